@@ -1,0 +1,132 @@
+"""All settings, as frozen dataclasses. Each default says where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Key = Literal["observation", "full_state", "position", "discretised"]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Actor-critic: two dense layers on the one-hot view, a GRU with a skip connection, linear heads."""
+
+    hidden: int = 128
+    """Width of the two dense layers."""
+    memory: int = 128
+    """Width of the GRU."""
+    value_heads: Literal[1, 2] = 1
+    """1: one value of the summed reward (BeBold). 2: extrinsic and intrinsic apart (RND, Burda et al. 2018)."""
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Recurrent PPO (Schulman et al. 2017)."""
+
+    discount: float = 0.99
+    """γ, per step (BeBold's released settings)."""
+    gae_lambda: float = 0.95
+    """λ of generalised advantage estimation (Schulman et al. 2017)."""
+    clip: float = 0.2
+    """Clipping range of the probability ratio (Schulman et al. 2017)."""
+    epochs: int = 2
+    """Passes over each rollout (measured, docs/research-log.md)."""
+    minibatches: int = 4
+    """Minibatches per pass, split over environments (measured)."""
+    learning_rate: float = 3e-4
+    """Adam's step size (Schulman et al. 2017)."""
+    adam_eps: float = 1e-5
+    """Adam's ε (OpenAI baselines)."""
+    max_grad_norm: float = 0.5
+    """Global gradient norm is clipped to this (OpenAI baselines)."""
+    entropy: float = 5e-4
+    """Entropy coefficient (BeBold, appendix)."""
+    value_loss: float = 0.5
+    """Weight of the value loss (OpenAI baselines)."""
+    extrinsic_scale: float = 10.0
+    """Factor on the environment's reward. 1 in the paper; 10 keeps it above the bonus (measured)."""
+    bootstrap_timeouts: bool = True
+    """Whether the value of the last observation stands for what a time-out cut off. False in the paper's code."""
+
+
+@dataclass(frozen=True)
+class RNDConfig:
+    """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
+
+    encoding: Literal["onehot", "codes", "raw"] = "onehot"
+    """View as one-hot vectors (measured: decides ObstructedMaze), as integer codes / 10, or (vector observations) raw."""
+    hidden: int = 128
+    """Width of the hidden layers."""
+    outputs: int = 64
+    """Width of φ and φ'."""
+    target_layers: int = 2
+    """Hidden layers of the target φ."""
+    predictor_layers: int = 3
+    """Hidden layers of the predictor φ'; one more than the target (Burda et al. 2018)."""
+    normalise_target: bool = True
+    """Layer-normalise φ to unit norm, and start φ' at zero: an unseen input has error 1 whatever it shows (measured)."""
+    loss: Literal["norm", "square"] = "norm"
+    """Mean norm (as the bonus) or mean square of the error."""
+    learning_rate: float = 1e-3
+    """Adam's step size of φ' (measured; 1e-4 in the paper's code)."""
+
+
+@dataclass(frozen=True)
+class IntrinsicConfig:
+    """The intrinsic reward. The method chooses the formula; these are its numbers."""
+
+    coefficient: float = 0.1
+    """β: weight of the bonus (BeBold, appendix)."""
+    alpha: float = 0.5
+    """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
+    key: Key = "observation"
+    """What counts as the same state within an episode: the observation (Eq. 3), the full state (the authors'
+    code), the agent's position, or a discretised vector observation."""
+    key_bin: float = 0.1
+    """Bin width of the `discretised` key, in the observation's own unit."""
+    count_capacity: int = 2**24
+    """Slots of the lifelong counter (count-based methods only)."""
+    rnd: RNDConfig = field(default_factory=RNDConfig)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Progress evaluation during training, on the fast engine, on levels that training never draws."""
+
+    interval: int = 250_000
+    """Environment steps between evaluations; 0 turns them off."""
+    episodes: int = 128
+    """Held-out levels, the same each time; actions are sampled."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run."""
+
+    task: str = "KCS3R3"
+    """A MiniGrid id (MiniGrid-KeyCorridorS3R3-v0), the paper's short name (KCS3R3); see `bebold tasks`."""
+    method: str = "bebold"
+    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, episodic or none."""
+    seed: int = 1
+    """Same seed, same machine, same number of workers: same numbers."""
+    total_steps: int = 10_000_000
+    """Environment steps in all."""
+    stop_when_solved: bool = False
+    """Stop at three evaluations in a row at 95 % of the paper's return."""
+    num_envs: int = 256
+    """Environments in all, shared by the workers."""
+    unroll: int = 40
+    """Steps of each environment per update."""
+    workers: int = 0
+    """Data-parallel processes; 0: one per core. The global batch does not depend on it."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: CUDA when there is one."""
+    checkpoint_interval: float = 60.0
+    """Seconds between checkpoints; one is always written at the end."""
+    preset: Literal["fast"] = "fast"
+    """Set of defaults: fast is ours."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)

@@ -1,0 +1,89 @@
+"""One optimiser step as every learner here takes it: gradients, agreement with the peers, clipping, Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bebold.errors import RunError
+
+
+class NonFiniteLoss(RunError):
+    """A loss became NaN or infinite; the parameters are as they were before the step."""
+
+
+class Peers:
+    """The workers that learn together. This one is alone; `bebold.parallel` knows the others."""
+
+    rank = 0
+    size = 1
+
+    def average_(self, tensor: Tensor) -> None:
+        """Replace `tensor` by its mean over the workers, in place."""
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Concatenate the workers' tensors along dimension 0 in order of rank (lengths may differ)."""
+        return tensor
+
+
+class Optimiser:
+    """Adam on one flat gradient buffer, averaged over the peers and clipped by its global norm.
+
+    Parameters
+    ----------
+    parameters : the tensors to train; their gradients become views of one flat buffer
+    max_grad_norm : clip the global gradient norm to this value; None leaves it alone
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        learning_rate: float,
+        eps: float = 1e-8,
+        max_grad_norm: float | None = None,
+        peers: Peers | None = None,
+    ):
+        self.parameters = list(parameters)
+        self.max_grad_norm = max_grad_norm
+        self.peers = peers or Peers()
+        self.adam = torch.optim.Adam(self.parameters, lr=learning_rate, eps=eps, fused=True)
+        first = self.parameters[0]
+        self.gradient = torch.zeros(
+            sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device
+        )
+        offset = 0
+        for parameter in self.parameters:
+            view = self.gradient[offset : offset + parameter.numel()]
+            parameter.grad = view.view_as(parameter)
+            offset += parameter.numel()
+
+    def step(self, loss: Tensor) -> float:
+        """Descend `loss` (a scalar) once; returns the gradient norm before clipping.
+
+        Raises
+        ------
+        NonFiniteLoss : the loss or its gradient is not finite on any worker; nothing was changed
+        """
+        self.gradient.zero_()
+        loss.backward()
+        self.peers.average_(self.gradient)
+        norm = float(self.gradient.norm())
+        if not norm < float("inf"):
+            raise NonFiniteLoss(
+                f"the loss is {float(loss.detach()):g} and its gradient norm {norm:g}; lower the learning rate "
+                "or the reward scale and go on from the last checkpoint"
+            )
+        if self.max_grad_norm is not None and norm > self.max_grad_norm:
+            self.gradient.mul_(self.max_grad_norm / (norm + 1e-6))
+        self.adam.step()
+        return norm
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.adam.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.adam.load_state_dict(state)

@@ -1,0 +1,61 @@
+"""The record of experience. `T` is the number of steps of a rollout, `B` the number of environments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Time-major experience of `B` environments over `T` steps under NEXT_STEP autoreset.
+
+    Step `t` leads from `obs[t]` by `action[t]` to `obs[t + 1]`, the true successor: a terminal observation is
+    included, and the step after it ignores its action and only resets. Such a step is not `valid`.
+    """
+
+    obs: dict[str, Tensor]
+    """Each `[T + 1, B, ...]`: what the environments showed, and what the intrinsic reward asked to have kept."""
+    action: Tensor
+    """int64 `[T, B]`."""
+    reward: Tensor
+    """float32 `[T, B]`: extrinsic, unscaled."""
+    terminated: Tensor
+    """bool `[T, B]`: the task ended; the future is worth nothing."""
+    truncated: Tensor
+    """bool `[T, B]`: the time limit was reached; both may hold at the last allowed step."""
+    starts: Tensor
+    """bool `[T + 1, B]`: this observation begins an episode."""
+    episodic_count: Tensor
+    """int32 `[T + 1, B]`: visits of this observation's key in its episode, the present one included."""
+    log_prob: Tensor
+    """float32 `[T, B]`: log-probability of the action under the behaviour policy."""
+    logits: Tensor
+    """float32 `[T, B, A]`: of the behaviour policy."""
+    value: Tensor
+    """float32 `[T + 1, B, H]`: of the behaviour policy, one entry a value head."""
+    state: Tensor
+    """float32 `[B, S]`: recurrent state before `obs[0]`."""
+    successor_valid: Tensor | None = None
+    """bool `[T + 1, B]` or None (all True): False where an environment showed a blank in place of an observation."""
+
+    @property
+    def valid(self) -> Tensor:
+        """bool `[T, B]`: False on the steps that only reset."""
+        return ~self.starts[1:]
+
+    @property
+    def ended(self) -> Tensor:
+        """bool `[T, B]`: the episode ended with this step, for whatever reason."""
+        return self.terminated | self.truncated
+
+    @property
+    def num_steps(self) -> int:
+        """`T`."""
+        return self.action.shape[0]
+
+    @property
+    def num_envs(self) -> int:
+        """`B`."""
+        return self.action.shape[1]
