@@ -1,0 +1,246 @@
+"""The run folder: settings, metrics, TensorBoard events, checkpoints and weights of one training run."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+import numpy as np
+from torch import Tensor
+
+import bebold
+from bebold import checkpoint
+from bebold.config import TrainConfig
+from bebold.errors import RunError, UsageError
+from bebold.gridworld.tasks import find_task
+from bebold.settings import read_config, source_commit, to_yaml
+
+KEPT = 2
+"""Checkpoints that stay: the newest, and one to fall back on."""
+
+_log = logging.getLogger(__name__)
+
+
+def run_folder(config: TrainConfig, root: Path) -> Path:
+    """`root/<task>/<method>/<seed>`, the task by its short name where it has one."""
+    task = find_task(config.task)
+    return root / (task.short or task.id).replace("/", "-") / config.method / str(config.seed)
+
+
+class Run:
+    """One run folder, held by this process alone until `close`."""
+
+    def __init__(self, folder: Path, lock: int, config: TrainConfig):
+        self.folder = folder
+        self.config = config
+        self._lock = lock
+        self._metrics: TextIO | None = None
+        self._events: Any = None
+        self._purge_step: int | None = None
+
+    @classmethod
+    def create(cls, config: TrainConfig, root: Path) -> Self:
+        """Begin a run in its own new folder.
+
+        Raises
+        ------
+        UsageError : there is a run in this folder already
+        RunError : another process holds the folder, or it cannot be written
+        """
+        folder = run_folder(config, root)
+        try:
+            (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise checkpoint.cannot_write(folder, error) from error
+        lock = _acquire(folder)
+        try:
+            if (folder / "config.yaml").exists():
+                raise UsageError(
+                    f"{folder} holds a run already; go on with `bebold resume {folder}`, "
+                    "or choose another --seed or --root"
+                )
+            run = cls(folder, lock, config)
+            run.write_config(config)
+        except BaseException:
+            os.close(lock)
+            raise
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Take up the run in `folder`.
+
+        Raises
+        ------
+        UsageError : there is no run in `folder`
+        RunError : another process holds the folder
+        """
+        config = read_config(folder)
+        lock = _acquire(folder)
+        for leftover in folder.glob("**/*.tmp"):
+            leftover.unlink(missing_ok=True)
+        return cls(folder, lock, config)
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write `config.yaml`: every setting, the package's version, and its git commit if any."""
+        with checkpoint.replacing(self.folder / "config.yaml") as file:
+            text = to_yaml(config, version=bebold.__version__, commit=source_commit())
+            file.write(text.encode())
+        self.config = config
+
+    def log(self, steps: int, stats: Mapping[str, float]) -> None:
+        """Append a line to `metrics.jsonl` (null if not finite) and a point for each key to TensorBoard."""
+        values = {key: float(value) for key, value in stats.items()}
+        line = {"steps": steps} | {k: v if math.isfinite(v) else None for k, v in values.items()}
+        path = self.folder / "metrics.jsonl"
+        try:
+            if self._metrics is None:
+                self._metrics = path.open("a", encoding="utf-8")
+            self._metrics.write(json.dumps(line) + "\n")
+            self._metrics.flush()
+            if self._events is None:
+                path = self.folder / "events"
+                self._events = _summary_writer(path, self._purge_step)
+            for key, value in values.items():
+                self._events.add_scalar(key, value, steps)
+        except OSError as error:
+            raise checkpoint.cannot_write(path, error) from error
+
+    def save(self, state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+        """Write a checkpoint named after `state["steps"]`, and the policy's weights; keep the newest two.
+
+        Raises
+        ------
+        RunError : they cannot be written; the checkpoints before are untouched
+        """
+        if self._metrics is not None:
+            # No checkpoint may be ahead of the metrics that led to it, a power cut included.
+            os.fsync(self._metrics.fileno())
+        steps = int(state["steps"])
+        checkpoint.save(self._checkpoint(steps), state)
+        metadata = {
+            "config": json.dumps(asdict(self.config)),
+            "steps": str(steps),
+            "version": bebold.__version__,
+        }
+        checkpoint.save_weights(self.folder / "weights.safetensors", weights, metadata)
+        # Those with more steps are of a future that was given up: `load` found them damaged.
+        current = [path for path in self._checkpoints() if path <= self._checkpoint(steps)]
+        for path in set(self._checkpoints()) - set(current[-KEPT:]):
+            path.unlink(missing_ok=True)
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest checkpoint that can be read; None if none was ever written.
+
+        Raises
+        ------
+        RunError : there are checkpoints, and none can be read
+        """
+        paths = self._checkpoints()
+        for path in reversed(paths):
+            try:
+                return checkpoint.load(path)
+            except RunError as error:
+                _log.warning("%s", error)
+        if paths:
+            raise RunError(f"no checkpoint in {paths[0].parent} can be read; train anew with another --root")
+        return None
+
+    def rewind(self, steps: int) -> None:
+        """Cut the metrics back to `steps`, the checkpoint's (-1: to nothing); TensorBoard hides the rest."""
+        path = self.folder / "metrics.jsonl"
+        self._close_logs()
+        kept = [json.dumps(record) + "\n" for record in _records(path) if record["steps"] <= steps]
+        with checkpoint.replacing(path) as file:
+            file.write("".join(kept).encode())
+        self._purge_step = steps + 1
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write `summary.json`."""
+        with checkpoint.replacing(self.folder / "summary.json") as file:
+            file.write(json.dumps(dict(summary), indent=1).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the files and let go of the folder."""
+        if self._lock >= 0:
+            self._close_logs()
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _close_logs(self) -> None:
+        # A disk that was full when they were written to is full still; that was reported then.
+        with suppress(OSError):
+            if self._metrics is not None:
+                self._metrics.close()
+        with suppress(OSError):
+            if self._events is not None:
+                self._events.close()
+        self._metrics = self._events = None
+
+    def _checkpoint(self, steps: int) -> Path:
+        return self.folder / "checkpoints" / f"{steps:012d}.pt"
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.folder / "checkpoints").glob("*.pt"))
+
+
+def read_metrics(folder: Path) -> dict[str, np.ndarray]:
+    """The columns of `metrics.jsonl`, one entry a line: `steps` int64, others float64, NaN where absent."""
+    lines = _records(folder / "metrics.jsonl")
+    keys = dict.fromkeys(key for line in lines for key in line if key != "steps")
+    columns = {key: np.array([line.get(key) for line in lines], dtype=np.float64) for key in keys}
+    return {"steps": np.array([line["steps"] for line in lines], dtype=np.int64)} | columns
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file, up to one that was still being written when the process died."""
+    records = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break
+    return records
+
+
+def _acquire(folder: Path) -> int:
+    """Lock the folder. The kernel lets go when the process dies; children do not inherit the lock."""
+    path = folder / "lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise checkpoint.cannot_write(path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        who = f"process {holder}" if holder else "another process"
+        raise RunError(f"{folder} is in use by {who}; wait for it or stop it first") from None
+    except OSError as error:
+        os.close(descriptor)
+        raise checkpoint.cannot_write(path, error) from error
+    return descriptor
+
+
+def _summary_writer(folder: Path, purge_step: int | None) -> Any:
+    from torch.utils.tensorboard import SummaryWriter  # only the process that logs pays for it
+
+    return SummaryWriter(str(folder), purge_step=purge_step)

@@ -1,0 +1,166 @@
+"""Settings as YAML and back, and the refusal of impossible ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from bebold.config import TrainConfig
+from bebold.errors import UsageError
+
+T = TypeVar("T")
+
+
+def to_yaml(config: TrainConfig, **about: str | None) -> str:
+    """The settings in full, below a few words about their origin."""
+    return yaml.safe_dump({**about, "config": asdict(config)}, sort_keys=False, allow_unicode=True)
+
+
+def from_yaml(text: str, source: str = "the settings") -> TrainConfig:
+    """Read what `to_yaml` wrote. A setting that is missing takes its default.
+
+    Raises
+    ------
+    UsageError : the text is no YAML, or names a setting that does not exist or cannot have this value
+    """
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UsageError(f"{source} is not valid YAML; write it anew or restore it from a backup") from None
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+        raise UsageError(f"{source} has no section `config`; it is no settings file of bebold")
+    return from_dict(TrainConfig, content["config"], source)
+
+
+def read_config(folder: Path) -> TrainConfig:
+    """The settings of the run in `folder`.
+
+    Raises
+    ------
+    UsageError : there is no run in `folder`, or its settings cannot be read
+    """
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise UsageError(f"there is no run in {folder}; give a folder that `bebold train` made")
+    return from_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path))
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], source: str, prefix: str = "") -> T:
+    """Build the dataclass `cls`, and those nested in it, from plain values."""
+    hints = get_type_hints(cls)
+    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    arguments = {}
+    for name, value in values.items():
+        if name not in known:
+            close = get_close_matches(str(name), known, n=3)
+            hint = f"did you mean {' or '.join(prefix + c for c in close)}?" if close else "remove it"
+            raise UsageError(f"{source} has the unknown setting {prefix}{name}; {hint}")
+        kind = hints[name]
+        if is_dataclass(kind):
+            if not isinstance(value, dict):
+                raise UsageError(f"{source}: {prefix}{name} is a group of settings, not {value!r}")
+            arguments[name] = from_dict(kind, value, source, f"{prefix}{name}.")  # type: ignore[arg-type]
+        else:
+            arguments[name] = _convert(kind, value, f"{source}: {prefix}{name}")
+    return cls(**arguments)
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise UsageError(f"{where} is {value!r}; choose one of {', '.join(map(str, get_args(kind)))}")
+    if kind is float and not isinstance(value, bool):
+        try:
+            return float(value)  # YAML reads 5e-4 as a string
+        except (TypeError, ValueError):
+            pass
+    elif type(value) is kind:
+        return value
+    raise UsageError(f"{where} is {value!r}; it takes a value of type {kind.__name__}")
+
+
+def validate(config: TrainConfig) -> None:
+    """Refuse settings that cannot work, with the reason. Task and method are refused by those who know them.
+
+    Raises
+    ------
+    UsageError : names the setting and the mend
+    """
+    ppo, intrinsic, network = config.ppo, config.intrinsic, config.network
+    at_least: list[tuple[str, float, float]] = [
+        ("total_steps", config.total_steps, 1),
+        ("num_envs", config.num_envs, 1),
+        ("unroll", config.unroll, 1),
+        ("workers", config.workers, 0),
+        ("seed", config.seed, 0),
+        ("checkpoint_interval", config.checkpoint_interval, 0),
+        ("network.hidden", network.hidden, 1),
+        ("network.memory", network.memory, 1),
+        ("ppo.epochs", ppo.epochs, 1),
+        ("ppo.minibatches", ppo.minibatches, 1),
+        ("ppo.entropy", ppo.entropy, 0),
+        ("ppo.value_loss", ppo.value_loss, 0),
+        ("intrinsic.coefficient", intrinsic.coefficient, 0),
+        ("intrinsic.alpha", intrinsic.alpha, 0),
+        ("intrinsic.count_capacity", intrinsic.count_capacity, 1),
+        ("intrinsic.rnd.hidden", intrinsic.rnd.hidden, 1),
+        ("intrinsic.rnd.outputs", intrinsic.rnd.outputs, 1),
+        ("intrinsic.rnd.target_layers", intrinsic.rnd.target_layers, 0),
+        ("intrinsic.rnd.predictor_layers", intrinsic.rnd.predictor_layers, 0),
+        ("evaluation.interval", config.evaluation.interval, 0),
+        ("evaluation.episodes", config.evaluation.episodes, 1),
+    ]
+    for name, value, least in at_least:
+        if not value >= least:  # also refuses NaN
+            raise UsageError(f"{name} is {value}; it must be at least {least}")
+    positive: list[tuple[str, float]] = [
+        ("ppo.learning_rate", ppo.learning_rate),
+        ("ppo.adam_eps", ppo.adam_eps),
+        ("ppo.clip", ppo.clip),
+        ("ppo.max_grad_norm", ppo.max_grad_norm),
+        ("ppo.extrinsic_scale", ppo.extrinsic_scale),
+        ("intrinsic.key_bin", intrinsic.key_bin),
+        ("intrinsic.rnd.learning_rate", intrinsic.rnd.learning_rate),
+    ]
+    for name, value in positive:
+        if not 0 < value < float("inf"):
+            raise UsageError(f"{name} is {value}; it must be a positive number")
+    for name, value in (("ppo.discount", ppo.discount), ("ppo.gae_lambda", ppo.gae_lambda)):
+        if not 0 <= value <= 1:
+            raise UsageError(f"{name} is {value}; it must lie between 0 and 1")
+    workers = worker_count(config)
+    if config.num_envs % (workers * ppo.minibatches):
+        raise UsageError(
+            f"num_envs is {config.num_envs}; it must be a multiple of workers x ppo.minibatches "
+            f"= {workers} x {ppo.minibatches} = {workers * ppo.minibatches}"
+        )
+
+
+def worker_count(config: TrainConfig) -> int:
+    """Data-parallel processes: as asked for, else at most one a core, sharing the work evenly."""
+    if config.workers:
+        return config.workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    even = (w for w in range(cores, 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
+    return next(even, 1)
+
+
+def source_commit() -> str | None:
+    """The git commit of the checkout this package runs from, `-dirty` if changed since; None elsewhere."""
+    package = Path(__file__).resolve().parent
+    if not (package.parent.parent / ".git").exists():
+        return None
+    command = ["git", "-C", str(package), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None
