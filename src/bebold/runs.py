@@ -20,6 +20,7 @@ import bebold
 from bebold import checkpoint
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
+from bebold.events import EventFile
 from bebold.gridworld.tasks import find_task
 from bebold.settings import read_config, source_commit, to_yaml
 
@@ -43,7 +44,7 @@ class Run:
         self.config = config
         self._lock = lock
         self._metrics: TextIO | None = None
-        self._events: Any = None
+        self._events: EventFile | None = None
         self._purge_step: int | None = None
 
     @classmethod
@@ -106,11 +107,10 @@ class Run:
                 self._metrics = path.open("a", encoding="utf-8")
             self._metrics.write(json.dumps(line) + "\n")
             self._metrics.flush()
+            path = self.folder / "events"
             if self._events is None:
-                path = self.folder / "events"
-                self._events = _summary_writer(path, self._purge_step)
-            for key, value in values.items():
-                self._events.add_scalar(key, value, steps)
+                self._events = EventFile(path, self._purge_step)
+            self._events.log(steps, values)
         except OSError as error:
             raise checkpoint.cannot_write(path, error) from error
 
@@ -238,9 +238,3 @@ def _acquire(folder: Path) -> int:
         os.close(descriptor)
         raise checkpoint.cannot_write(path, error) from error
     return descriptor
-
-
-def _summary_writer(folder: Path, purge_step: int | None) -> Any:
-    from torch.utils.tensorboard import SummaryWriter  # only the process that logs pays for it
-
-    return SummaryWriter(str(folder), purge_step=purge_step)
