@@ -70,6 +70,10 @@ class RNDConfig:
     """Mean norm (as the bonus) or mean square of the error."""
     learning_rate: float = 1e-3
     """Adam's step size of φ' (measured; 1e-4 in the paper's code)."""
+    epochs: int = 1
+    """Passes of φ' over each rollout (once per rollout in the paper's code)."""
+    minibatches: int = 4
+    """Minibatches per pass, drawn over time and environments (Burda et al. 2018)."""
 
 
 @dataclass(frozen=True)

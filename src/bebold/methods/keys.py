@@ -1,0 +1,116 @@
+"""What counts as the same state: key functions from observations to 64 bits.
+
+A key function takes the observations and infos of `B` environments, as dicts of NumPy arrays `[B, ...]`, and
+returns uint64 `[B]`. Different contents get the same key with a probability of about 2⁻⁶⁴ a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from bebold.errors import UsageError
+from bebold.jit import jit
+
+Arrays = Mapping[str, np.ndarray]
+KeyFunction = Callable[[Arrays, Arrays], np.ndarray]
+
+
+@jit
+def mix(x: np.uint64) -> np.uint64:
+    """A bijection of 64-bit words in which every bit depends on every bit (the finaliser of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@jit
+def _linear_hash(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Σᵢ weightᵢ · byteᵢ modulo 2⁶⁴, mixed: uint8 `[B, n]`, uint64 `[n]` to uint64 `[B]`."""
+    keys = np.empty(rows.shape[0], np.uint64)
+    for b in range(rows.shape[0]):
+        total = np.uint64(0)
+        for i in range(rows.shape[1]):
+            total += np.uint64(rows[b, i]) * weights[i]
+        keys[b] = mix(total)
+    return keys
+
+
+@jit
+def _pseudo_random(n: int) -> np.ndarray:
+    """uint64 `[n]`: the splitmix64 sequence, so that keys are the same in every process and version."""
+    words = np.empty(n, np.uint64)
+    for i in range(n):
+        words[i] = mix(np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15))
+    return words
+
+
+_weights = lru_cache(maxsize=8)(_pseudo_random)
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """uint64 `[B]`: a hash of the bytes of each row of `rows [B, ...]`, of any dtype."""
+    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
+    as_bytes = flat.view(np.uint8)
+    return _linear_hash(as_bytes, _weights(as_bytes.shape[1]))
+
+
+def observation(obs: Arrays, info: Arrays) -> np.ndarray:
+    """The observation itself, `image` or else `vector`: N_e(o) in BeBold's Eq. 3, on "the raw inputs"."""
+    if "image" in obs:
+        return hash_rows(obs["image"])
+    return hash_rows(_numbers(_get(obs, "vector", "observation")))
+
+
+def full_state(obs: Arrays, info: Arrays) -> np.ndarray:
+    """The environment's own key of its full state, `info["state_key"] [B]`: N_e(s) of the authors' code."""
+    return np.ascontiguousarray(_get(info, "state_key", "full_state")).view(np.uint64)
+
+
+def position(obs: Arrays, info: Arrays) -> np.ndarray:
+    """Where the agent is, `info["agent_pos"] [B, 2]`, whatever else has changed."""
+    return hash_rows(_get(info, "agent_pos", "position").astype(np.int64))
+
+
+def discretised(obs: Arrays, info: Arrays, bin: float = 0.1) -> np.ndarray:
+    """The cell of a continuous observation in a grid: ⌊vector / bin⌋ of `obs["vector"] [B, D]`."""
+    vector = _numbers(_get(obs, "vector", "discretised"))
+    return hash_rows(np.floor(vector / bin).astype(np.int64))
+
+
+KEYS: dict[str, Callable[..., np.ndarray]] = {
+    "observation": observation,
+    "full_state": full_state,
+    "position": position,
+    "discretised": discretised,
+}
+"""The choices of `IntrinsicConfig.key`."""
+
+
+def make_key(name: str, bin: float = 0.1) -> KeyFunction:
+    """The key function called `name`; `bin` is the width of `discretised` and else without effect."""
+    if name not in KEYS:
+        raise UsageError(f"there is no key '{name}'; choose one of {', '.join(KEYS)}")
+    if name != "discretised":
+        return KEYS[name]
+    if not 0 < bin < float("inf"):
+        raise UsageError(f"the bin width of the discretised key is {bin:g}; choose a positive number")
+    return partial(discretised, bin=bin)
+
+
+def _get(arrays: Arrays, name: str, key: str) -> Any:
+    if name in arrays:
+        return np.asarray(arrays[name])
+    others = [other for other in KEYS if other != key]
+    raise UsageError(
+        f"the key '{key}' needs '{name}', which this environment does not give (it gives "
+        f"{', '.join(sorted(arrays)) or 'nothing'}); choose another key: {', '.join(others)}"
+    )
+
+
+def _numbers(vector: np.ndarray) -> np.ndarray:
+    """Equal numbers as equal bytes: 0.0 for -0.0."""
+    return vector + vector.dtype.type(0)

@@ -1,0 +1,115 @@
+"""Each published method as one row: which novelty, which difference, which restriction."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from bebold.config import IntrinsicConfig
+from bebold.errors import UsageError
+from bebold.methods.intrinsic import IntrinsicReward
+from bebold.methods.novelty import ConstantNovelty, CountNovelty, Novelty
+from bebold.methods.rnd import RNDNovelty
+from bebold.optimise import Peers
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One method. `alpha`, the episodic key and RND's settings are numbers of `IntrinsicConfig`."""
+
+    novelty: Literal["rnd", "count", "one", "zero"]
+    difference: Literal["clipped", "unclipped", "none"]
+    restriction: Literal["first_visit", "inverse_sqrt", "none"]
+    description: str
+    """Formula and source, for the command line's help."""
+
+
+RECIPES: dict[str, Recipe] = {
+    "bebold": Recipe(
+        "rnd",
+        "clipped",
+        "first_visit",
+        "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
+    ),
+    "rnd": Recipe("rnd", "none", "none", "n(o'); Burda et al. 2018"),
+    "rnd-episodic": Recipe(
+        "rnd", "none", "first_visit", "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"
+    ),
+    "bebold-no-episodic": Recipe(
+        "rnd", "clipped", "none", "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
+    ),
+    "bebold-no-clip": Recipe(
+        "rnd",
+        "unclipped",
+        "first_visit",
+        "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
+    ),
+    "bebold-count": Recipe(
+        "count", "clipped", "first_visit", "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
+    ),
+    "episodic": Recipe(
+        "one", "none", "first_visit", "1{N_e(o') = 1}; BeBold's restriction alone, as a control"
+    ),
+    "none": Recipe("zero", "none", "none", "0: the extrinsic reward alone"),
+}
+
+
+def build_intrinsic(
+    method: str,
+    config: IntrinsicConfig | None = None,
+    *,
+    obs_shapes: Mapping[str, tuple[int, ...]],
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    peers: Peers | None = None,
+) -> IntrinsicReward:
+    """Build the intrinsic reward of a method in `RECIPES`.
+
+    Parameters
+    ----------
+    obs_shapes : name and shape of each observation of one environment, for example `{"image": (7, 7, 3)}`
+    seed : of everything random; equal on all workers, so that all build and learn the same
+    peers : the workers that learn together
+
+    Raises
+    ------
+    UsageError : no such method, or the environment does not show what the method needs
+    """
+    if method not in RECIPES:
+        close = difflib.get_close_matches(method, RECIPES) or list(RECIPES)
+        raise UsageError(f"there is no method '{method}'; did you mean {' or '.join(close)}?")
+    config = config or IntrinsicConfig()
+    recipe = RECIPES[method]
+
+    def rnd() -> Novelty:
+        return RNDNovelty(_shape(config, obs_shapes), config.rnd, seed=seed, device=device, peers=peers)
+
+    novelties: dict[str, Callable[[], Novelty]] = {
+        "rnd": rnd,
+        "count": lambda: CountNovelty(capacity=config.count_capacity, peers=peers),
+        "one": lambda: ConstantNovelty(1.0),
+        "zero": lambda: ConstantNovelty(0.0),
+    }
+    return IntrinsicReward(
+        novelties[recipe.novelty](),
+        difference=recipe.difference,
+        restriction=recipe.restriction,
+        alpha=config.alpha,
+    )
+
+
+def _shape(config: IntrinsicConfig, obs_shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of the observation that RND reads."""
+    encoding = config.rnd.encoding
+    name = "vector" if encoding == "raw" else "image"
+    if name not in obs_shapes:
+        raise UsageError(
+            f"RND with the encoding '{encoding}' reads '{name}', and the environment shows "
+            f"{', '.join(sorted(obs_shapes)) or 'nothing'}: set intrinsic.rnd.encoding to "
+            f"{'onehot or codes' if name == 'vector' else 'raw'}"
+        )
+    return tuple(obs_shapes[name])

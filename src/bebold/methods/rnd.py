@@ -1,0 +1,164 @@
+"""Random network distillation: a state is new while one network cannot predict another, random one on it."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bebold.config import RNDConfig
+from bebold.encoding import CELL_WIDTH, OneHot, distinct
+from bebold.errors import UsageError
+from bebold.methods.novelty import Novelty, counted
+from bebold.optimise import Optimiser, Peers
+from bebold.rollout import Rollout
+
+
+class RNDNovelty(Novelty):
+    """n(o) = ‖φ(o) - φ'(o)‖₂: φ random and frozen, φ' learns to agree (BeBold Eq. 3; Burda et al. 2018).
+
+    Equal observations are encoded once a rollout, and φ is asked once a rollout.
+
+    Parameters
+    ----------
+    shape : of one observation, without `T` and `B`
+    seed : of both networks and of the minibatches; the global random state is neither read nor changed
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        config: RNDConfig | None = None,
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        peers: Peers | None = None,
+    ):
+        super().__init__()
+        self.config = config = config or RNDConfig()
+        self.source, self.encoder, width = _encoding(config.encoding, shape)
+        self.needs = frozenset({self.source})
+        self.generator = torch.Generator().manual_seed(seed)
+        build = (config.hidden, config.outputs, self.generator)
+        self.target = _mlp(width, config.target_layers, *build).requires_grad_(False)
+        self.predictor = _mlp(width, config.predictor_layers, *build)
+        if config.normalise_target:
+            nn.init.zeros_(self.predictor[-1].weight)
+        self.to(device)
+        self.optimiser = Optimiser(
+            self.predictor.parameters(), learning_rate=config.learning_rate, peers=peers
+        )
+        self._prepared: tuple[weakref.ref[Rollout], _Prepared] | None = None
+
+    def measure(self, rollout: Rollout) -> Tensor:
+        """float32 `[T + 1, B]`."""
+        prepared = self._prepare(rollout)
+        with torch.no_grad():
+            return self._error(prepared.inputs, prepared.targets)[prepared.inverse]
+
+    def update(self, rollout: Rollout) -> dict[str, float]:
+        """Train φ' on all of `obs[1:]`, in minibatches drawn at random over time and environments."""
+        prepared = self._prepare(rollout)
+        seen = prepared.inverse[counted(rollout)]
+        losses = []
+        for _ in range(self.config.epochs):
+            order = torch.randperm(len(seen), generator=self.generator).to(seen.device)
+            for batch in order.tensor_split(self.config.minibatches):
+                # Equal observations have equal errors: each is computed once and weighs as its copies would.
+                weights = torch.bincount(seen[batch], minlength=len(prepared.inputs))
+                rows = weights.nonzero().squeeze(1)
+                loss = self.loss(prepared.inputs[rows], prepared.targets[rows], weights[rows])
+                self.optimiser.step(loss)
+                losses.append(loss.detach())
+        self._prepared = None
+        return {"intrinsic/predictor_loss": float(torch.stack(losses).mean())}
+
+    def loss(self, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Mean of n(o) or of n(o)² over observations that occur `weights [U]` times each; a scalar."""
+        error = self._error(inputs, targets)
+        if self.config.loss == "square":
+            error = error.square()
+        return (weights * error).sum() / weights.sum().clamp(min=1)
+
+    def _error(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """‖φ(o) - φ'(o)‖₂, `[U]`. At an error of exactly 0 its gradient is 0, by vector_norm's convention."""
+        return torch.linalg.vector_norm(targets - self.predictor(inputs), dim=-1)
+
+    def _target(self, inputs: Tensor) -> Tensor:
+        """φ(o), `[U, outputs]`; where normalised, of mean 0 and norm 1 for every observation."""
+        output = self.target(inputs)
+        if not self.config.normalise_target:
+            return output
+        return nn.functional.normalize(output - output.mean(dim=-1, keepdim=True), dim=-1)
+
+    @torch.no_grad()
+    def _prepare(self, rollout: Rollout) -> _Prepared:
+        """What `measure` and `update` of a rollout share: distinct observations, encoded, and φ of them."""
+        if self._prepared is not None and self._prepared[0]() is rollout:
+            return self._prepared[1]
+        obs = rollout.obs[self.source]
+        rows = obs.flatten(0, 1)
+        as_bytes = rows.flatten(1).contiguous().view(torch.uint8)
+        first, inverse, _ = distinct(as_bytes)
+        inputs = self.encoder(rows[first])
+        prepared = _Prepared(inverse.view(obs.shape[:2]), inputs, self._target(inputs))
+        self._prepared = weakref.ref(rollout), prepared
+        return prepared
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"optimiser": self.optimiser.state_dict(), "generator": self.generator.get_state()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.generator.set_state(state["generator"].cpu())
+        self._prepared = None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    inverse: Tensor
+    """int64 `[T + 1, B]`: which distinct observation each is."""
+    inputs: Tensor
+    """float32 `[U, width]`."""
+    targets: Tensor
+    """float32 `[U, outputs]`."""
+
+
+class _Scaled(nn.Module):
+    """Observations as flat float32 vectors, times a factor: `[N, ...]` to `[N, width]`."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs.flatten(1).float() * self.factor
+
+
+def _encoding(name: str, shape: tuple[int, ...]) -> tuple[str, nn.Module, int]:
+    """The observation that RND reads, its encoder, and the width of the result."""
+    size = math.prod(shape)
+    if name == "onehot":
+        return "image", OneHot(), size // 3 * CELL_WIDTH
+    if name == "codes":
+        return "image", _Scaled(0.1), size
+    if name == "raw":
+        return "vector", _Scaled(1.0), size
+    raise UsageError(f"there is no RND encoding '{name}'; choose onehot, codes or raw")
+
+
+def _mlp(inputs: int, layers: int, hidden: int, outputs: int, generator: torch.Generator) -> nn.Sequential:
+    """`layers` hidden layers with ReLU; orthogonal weights, zero biases (Burda et al. 2018)."""
+    widths = [inputs, *[hidden] * layers, outputs]
+    parts: list[nn.Module] = []
+    for i, (width_in, width_out) in enumerate(pairwise(widths)):
+        linear = nn.utils.skip_init(nn.Linear, width_in, width_out)
+        nn.init.orthogonal_(linear.weight, gain=2**0.5 if i < layers else 1.0, generator=generator)
+        nn.init.zeros_(linear.bias)
+        parts += [linear, nn.ReLU()]
+    return nn.Sequential(*parts[:-1])
