@@ -86,7 +86,7 @@ class EpisodicCounter:
         if state["num_envs"] != self.num_envs or sizes.max(initial=0) > self._limit:
             raise UsageError(
                 f"the saved counts of {state['num_envs']} environments with up to {sizes.max(initial=0)} "
-                f"states do not fit {self.num_envs} with {self._limit}: build the counter as it was when saved"
+                f"states do not fit {self.num_envs} with {self._limit}: build the counter as it was saved"
             )
         self._generations += np.uint64(1)
         self._sizes[:] = sizes

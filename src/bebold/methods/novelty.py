@@ -102,10 +102,10 @@ def counted(rollout: Rollout) -> Tensor:
 def _occurrences(keys: np.ndarray, counted: np.ndarray) -> np.ndarray:
     """How often each key was counted in this rollout up to and including each place, all `[T + 1, B]`."""
     order = np.argsort(keys, axis=None, kind="stable")
-    sorted_keys, sortedcounted = keys.ravel()[order], counted.ravel()[order]
-    running = np.cumsum(sortedcounted)
+    sorted_keys, sorted_counted = keys.ravel()[order], counted.ravel()[order]
+    running = np.cumsum(sorted_counted)
     new = np.r_[True, sorted_keys[1:] != sorted_keys[:-1]]
-    before_group = (running - sortedcounted)[new][np.cumsum(new) - 1]
+    before_group = (running - sorted_counted)[new][np.cumsum(new) - 1]
     occurrences = np.empty(keys.size, np.int64)
     occurrences[order] = running - before_group
     return occurrences.reshape(keys.shape)
