@@ -129,7 +129,7 @@ def cannot_write(path: Path, error: OSError) -> RunError:
     """The sentence for a file that could not be written."""
     return RunError(
         f"cannot write {path} ({error.strerror or error}); "
-        "make room or mend its permissions, then `bebold resume`"
+        "make room there or mend its permissions and try again (`bebold resume` goes on with a run)"
     )
 
 

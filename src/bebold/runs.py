@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -46,6 +47,7 @@ class Run:
         self._metrics: TextIO | None = None
         self._events: EventFile | None = None
         self._purge_step: int | None = None
+        self._before, self._begun = 0.0, time.monotonic()
 
     @classmethod
     def create(cls, config: TrainConfig, root: Path) -> Self:
@@ -97,9 +99,14 @@ class Run:
             file.write(text.encode())
         self.config = config
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work in this run, those before it was resumed included; work that was lost does not count."""
+        return self._before + time.monotonic() - self._begun
+
     def log(self, steps: int, stats: Mapping[str, float]) -> None:
         """Append a line to `metrics.jsonl` (null if not finite) and a point for each key to TensorBoard."""
-        values = {key: float(value) for key, value in stats.items()}
+        values = {key: float(value) for key, value in stats.items()} | {"time/elapsed": self.elapsed}
         line = {"steps": steps} | {k: v if math.isfinite(v) else None for k, v in values.items()}
         path = self.folder / "metrics.jsonl"
         try:
@@ -158,10 +165,12 @@ class Run:
         """Cut the metrics back to `steps`, the checkpoint's (-1: to nothing); TensorBoard hides the rest."""
         path = self.folder / "metrics.jsonl"
         self._close_logs()
-        kept = [json.dumps(record) + "\n" for record in _records(path) if record["steps"] <= steps]
+        kept = [record for record in _records(path) if record["steps"] <= steps]
         with checkpoint.replacing(path) as file:
-            file.write("".join(kept).encode())
+            file.writelines(json.dumps(record).encode() + b"\n" for record in kept)
         self._purge_step = steps + 1
+        self._before = kept[-1].get("time/elapsed", 0.0) if kept else 0.0
+        self._begun = time.monotonic()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""
