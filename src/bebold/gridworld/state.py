@@ -1,0 +1,98 @@
+"""All that changes while the environments are played, as plain arrays, and its saving and restoring."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from bebold.gridworld.cells import FRAME, WALL_CELL
+from bebold.gridworld.random import GENERATOR_WORDS
+from bebold.gridworld.tasks import Task
+
+
+@dataclasses.dataclass
+class State:
+    """The state of B environments of one task.
+
+    `cells` uint32 [B, W + 2 FRAME, H + 2 FRAME] (see `cells`), `agent` int64 [B, 3] (x, y, direction), `carried` and
+    `target` uint32 [B] (cell codes, 0: nothing), `obstacles` int64 [B, N, 2], `elapsed` int64 [B], `returns`
+    float64 [B], `grid_hash` uint64 [B], `generators` uint64 [B, 6] (see `random`), `seeded`, `ended` and
+    `hits_obstacle` bool [B], `started` bool [1].
+    """
+
+    cells: np.ndarray
+    agent: np.ndarray
+    carried: np.ndarray
+    target: np.ndarray
+    obstacles: np.ndarray
+    elapsed: np.ndarray
+    returns: np.ndarray
+    grid_hash: np.ndarray
+    generators: np.ndarray
+    seeded: np.ndarray
+    ended: np.ndarray
+    hits_obstacle: np.ndarray
+    started: np.ndarray
+
+    @classmethod
+    def empty(cls, task: Task, num_envs: int) -> State:
+        """The arrays before any level is drawn."""
+        framed = (num_envs, task.width + 2 * FRAME, task.height + 2 * FRAME)
+        return cls(
+            cells=np.full(framed, WALL_CELL, dtype=np.uint32),
+            agent=np.zeros((num_envs, 3), dtype=np.int64),
+            carried=np.zeros(num_envs, dtype=np.uint32),
+            target=np.zeros(num_envs, dtype=np.uint32),
+            obstacles=np.zeros((num_envs, task.parameters.get("obstacles", 0), 2), dtype=np.int64),
+            elapsed=np.zeros(num_envs, dtype=np.int64),
+            returns=np.zeros(num_envs, dtype=np.float64),
+            grid_hash=np.zeros(num_envs, dtype=np.uint64),
+            generators=np.zeros((num_envs, GENERATOR_WORDS), dtype=np.uint64),
+            seeded=np.zeros(num_envs, dtype=np.bool_),
+            ended=np.zeros(num_envs, dtype=np.bool_),
+            hits_obstacle=np.zeros(num_envs, dtype=np.bool_),
+            started=np.zeros(1, dtype=np.bool_),
+        )
+
+    @property
+    def grids(self) -> np.ndarray:
+        """The cells without their frame, a view [B, W, H]."""
+        return self.cells[:, FRAME:-FRAME, FRAME:-FRAME]
+
+    def save(self, task: Task) -> dict[str, np.ndarray]:
+        """Copies of all arrays, the frame left out, and the task's id as bytes (so that all of it is numbers)."""
+        saved = {field.name: getattr(self, field.name).copy() for field in dataclasses.fields(self)}
+        saved["cells"] = self.grids.copy()
+        saved["task"] = np.frombuffer(task.id.encode(), dtype=np.uint8).copy()
+        return saved
+
+    def restore(self, task: Task, saved: dict[str, np.ndarray]) -> None:
+        """Take over saved arrays, or raise a `ValueError` and leave everything as it was."""
+        own = self.save(task)
+        if saved.keys() != own.keys():
+            raise ValueError(
+                f"A saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}."
+            )
+        saved = {name: np.asarray(value) for name, value in saved.items()}
+        saved_id = saved["task"].astype(np.uint8).tobytes().decode(errors="replace")
+        if saved_id != task.id:
+            raise ValueError(f"This state was saved from {saved_id}, not from {task.id}.")
+        if len(saved["agent"]) != len(self.agent):
+            raise ValueError(f"This state has {len(saved['agent'])} environments, not {len(self.agent)}.")
+        for name, value in saved.items():
+            if value.shape != own[name].shape or value.dtype != own[name].dtype:
+                raise ValueError(
+                    f"The saved array {name!r} is {value.dtype} {value.shape}, "
+                    f"not {own[name].dtype} {own[name].shape}."
+                )
+        highest = np.array([task.width - 1, task.height - 1, 3])
+        for name, upper in (("agent", highest), ("obstacles", highest[:2]), ("elapsed", task.max_steps)):
+            if (saved[name] < 0).any() or (saved[name] > upper).any():
+                raise ValueError(
+                    f"The saved array {name!r} holds values no {task.id} can have: it is damaged."
+                )
+        self.grids[:] = saved["cells"]
+        for field in dataclasses.fields(self):
+            if field.name != "cells":
+                getattr(self, field.name)[:] = saved[field.name]
