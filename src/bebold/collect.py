@@ -1,0 +1,165 @@
+"""Policy × environments × counter → Rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from bebold.methods.counts import EpisodicCounter
+from bebold.networks import ActorCritic
+from bebold.rollout import Rollout
+
+Key = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], np.ndarray]
+
+
+class Collector:
+    """Steps `B` environments under a policy and keeps what happens.
+
+    Parameters
+    ----------
+    envs : a vector environment with NEXT_STEP autoreset and `Dict` observations
+    key : turns (observations, info) into the 64-bit keys that are counted, uint64 `[B]`
+    counter : counts the keys' visits within each episode
+    needs : names of the observations to keep; `key` keeps the keys themselves
+    unroll : `T`, steps per rollout
+    seed : of the environments and of the sampled actions
+    """
+
+    def __init__(
+        self,
+        envs: VectorEnv,
+        *,
+        key: Key,
+        counter: EpisodicCounter,
+        needs: frozenset[str],
+        unroll: int,
+        seed: int,
+        action_seed: int,
+        device: torch.device | str = "cpu",
+    ):
+        self.envs = envs
+        self.key = key
+        self.counter = counter
+        self.needs = needs
+        self.unroll = unroll
+        self.device = torch.device(device)
+        self.generator = torch.Generator(self.device).manual_seed(action_seed)
+        self.episodes: list[tuple[float, int]] = []
+        self.state: Tensor | None = None
+        obs, info = envs.reset(seed=seed)
+        self.starts = np.ones(envs.num_envs, bool)
+        self.ended = np.zeros(envs.num_envs, bool)
+        self.obs = self._look(obs, info)
+
+    def collect(self, policy: ActorCritic) -> Rollout:
+        """Act for `unroll` steps; episodes go on across calls."""
+        steps, num_envs = self.unroll, self.envs.num_envs
+        state = policy.initial_state(num_envs) if self.state is None else self.state
+        first_state = state
+        obs = {name: x.new_empty((steps + 1, *x.shape)) for name, x in self.obs.items()}
+        device = self.device
+        reward = np.empty((steps, num_envs), np.float32)
+        terminated = np.empty((steps, num_envs), bool)
+        truncated = np.empty((steps, num_envs), bool)
+        starts = np.empty((steps + 1, num_envs), bool)
+        action = torch.empty(steps, num_envs, dtype=torch.int64, device=device)
+        log_prob = torch.empty(steps, num_envs, device=device)
+        logits, values = [], []
+
+        def show(t: int) -> dict[str, Tensor]:
+            for name, x in self.obs.items():
+                obs[name][t] = x
+            starts[t] = self.starts
+            return {name: obs[name][t].to(device, non_blocking=True) for name in policy.needs}
+
+        for t in range(steps):
+            step = policy.act(show(t), state, self._start_tensor(), generator=self.generator)
+            state = step.state
+            action[t], log_prob[t] = step.action, step.log_prob
+            logits.append(step.logits)
+            values.append(step.value)
+            raw_obs, reward[t], terminated[t], truncated[t], info = self.envs.step(step.action.cpu().numpy())
+            self.starts, self.ended = self.ended, terminated[t] | truncated[t]
+            if "episode" in info:
+                done = info["_episode"]
+                self.episodes += zip(
+                    info["episode"]["r"][done].tolist(), info["episode"]["l"][done].tolist(), strict=True
+                )
+            self.obs = self._look(raw_obs, info)
+        self.state = state
+        last = policy.act(show(steps), state, self._start_tensor(), greedy=True)
+        values.append(last.value)
+        counts = obs.pop("episodic_count")
+        return Rollout(
+            obs={name: x.to(device) for name, x in obs.items()},
+            action=action,
+            reward=torch.from_numpy(reward).to(device),
+            terminated=torch.from_numpy(terminated).to(device),
+            truncated=torch.from_numpy(truncated).to(device),
+            starts=torch.from_numpy(starts).to(device),
+            episodic_count=counts.to(device),
+            log_prob=log_prob,
+            logits=torch.stack(logits),
+            value=torch.stack(values),
+            state=first_state,
+        )
+
+    def finished_episodes(self) -> list[tuple[float, int]]:
+        """Returns and lengths of the episodes that ended since the last call."""
+        episodes, self.episodes = self.episodes, []
+        return episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next rollout depends on, environments included; tensors and primitives only."""
+        return {
+            "envs": to_tensors(self.envs.get_state()),  # type: ignore[attr-defined]
+            "counter": to_tensors(self.counter.state_dict()),
+            "generator": self.generator.get_state(),
+            "obs": dict(self.obs),
+            "starts": torch.from_numpy(self.starts.copy()),
+            "ended": torch.from_numpy(self.ended.copy()),
+            "state": self.state,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.envs.set_state(to_arrays(state["envs"]))  # type: ignore[attr-defined]
+        self.counter.load_state_dict(to_arrays(state["counter"]))
+        self.generator.set_state(state["generator"])
+        self.obs = dict(state["obs"])
+        self.starts = state["starts"].numpy().copy()
+        self.ended = state["ended"].numpy().copy()
+        self.state = None if state["state"] is None else state["state"].to(self.device)
+
+    def _look(self, obs: Mapping[str, np.ndarray], info: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Count the present observations and keep what is needed of them."""
+        keys = self.key(obs, info)
+        shown = dict(obs)
+        shown["key"] = keys.view(np.int64)
+        kept = {name: torch.from_numpy(np.ascontiguousarray(shown[name])) for name in self.needs}
+        kept["episodic_count"] = torch.from_numpy(self.counter.visit(keys, self.starts))
+        return kept
+
+    def _start_tensor(self) -> Tensor:
+        return torch.from_numpy(self.starts).to(self.device)
+
+
+def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """NumPy arrays as tensors, which a checkpoint can hold; unsigned 64-bit integers by their bit pattern."""
+    return {
+        name: (x.dtype.name, torch.from_numpy(np.ascontiguousarray(x.view(f"i{x.itemsize}") if x.dtype.kind == "u" else x)))
+        if isinstance(x, np.ndarray)
+        else x
+        for name, x in arrays.items()
+    }
+
+
+def to_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `to_tensors`."""
+    return {
+        name: x[1].numpy().view(x[0]) if isinstance(x, tuple | list) else x for name, x in tensors.items()
+    }

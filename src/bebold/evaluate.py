@@ -1,0 +1,129 @@
+"""Playing a trained policy: on Farama's own environments for results, on the fast engine for progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+
+from bebold import checkpoint
+from bebold.config import TrainConfig
+from bebold.envs import make_envs, make_farama_envs
+from bebold.errors import UsageError
+from bebold.networks import ActorCritic
+from bebold.settings import from_dict
+
+PROGRESS_SEED = 1_000_000_000
+"""First seed of the held-out levels that are played during training."""
+TEST_SEED = 2_000_000_000
+"""First seed of the levels that results are played on. Training draws its levels from seeds below both."""
+BATCH = 64
+"""Environments played side by side."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One episode on each of `N` levels."""
+
+    returns: np.ndarray
+    """float64 `[N]`."""
+    lengths: np.ndarray
+    """int64 `[N]`."""
+
+    @property
+    def mean(self) -> float:
+        return float(self.returns.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over episodes."""
+        return float(self.returns.std())
+
+    @property
+    def solved(self) -> float:
+        """Share of episodes with any reward."""
+        return float((self.returns > 0).mean())
+
+
+def evaluate(
+    policy: ActorCritic,
+    task: str,
+    *,
+    episodes: int = 512,
+    seed: int = TEST_SEED,
+    greedy: bool = False,
+    engine: Literal["farama", "fast"] = "farama",
+) -> Evaluation:
+    """Play levels `seed` to `seed + episodes - 1`, one episode each, with sampled or greedy actions."""
+    make = make_farama_envs if engine == "farama" else make_envs
+    returns, lengths = [], []
+    for first in range(seed, seed + episodes, BATCH):
+        seeds = range(first, min(first + BATCH, seed + episodes))
+        envs = make(task, len(seeds))
+        played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
+        envs.close()
+        returns.append(played.returns)
+        lengths.append(played.lengths)
+    return Evaluation(np.concatenate(returns), np.concatenate(lengths))
+
+
+def play(
+    policy: ActorCritic, envs: VectorEnv, seeds: Sequence[int], *, greedy: bool = False, action_seed: int = 0
+) -> Evaluation:
+    """Play one episode in each of `B` environments; those that have ended are left out of the policy's batch."""
+    device = next(policy.parameters()).device
+    generator = torch.Generator(device).manual_seed(action_seed)
+    num_envs = envs.num_envs
+    returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    obs, _ = envs.reset(seed=list(seeds))
+    state = policy.initial_state(num_envs)
+    playing = torch.arange(num_envs, device=device)
+    starts = torch.zeros(num_envs, dtype=torch.bool, device=device)
+    while len(playing):
+        rows = playing.cpu().numpy()
+        seen = {name: torch.from_numpy(obs[name][rows]).to(device) for name in policy.needs}
+        step = policy.act(seen, state[playing], starts[playing], greedy=greedy, generator=generator)
+        state[playing] = step.state
+        actions = np.zeros(num_envs, np.int64)
+        actions[rows] = step.action.cpu().numpy()
+        obs, reward, terminated, truncated, _ = envs.step(actions)
+        returns[rows] += reward[rows]
+        lengths[rows] += 1
+        playing = playing[torch.from_numpy(~(terminated | truncated)[rows]).to(device)]
+    return Evaluation(returns, lengths)
+
+
+def make_policy(config: TrainConfig, envs: VectorEnv) -> ActorCritic:
+    """An untrained policy for these environments; the same seed gives the same weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        space = envs.single_observation_space["image"]  # type: ignore[index]
+        return ActorCritic(space.shape, int(envs.single_action_space.n), config.network)  # type: ignore[attr-defined]
+
+
+def load_policy(source: Path | str) -> tuple[ActorCritic, TrainConfig]:
+    """The trained policy of a run folder, or of a file of weights, and the settings it was trained with.
+
+    Raises
+    ------
+    UsageError : there are no weights
+    RunError : the file cannot be read
+    """
+    path = Path(source)
+    if path.is_dir():
+        path = path / "weights.safetensors"
+    if not path.exists():
+        raise UsageError(f"{source} holds no trained policy; name a run folder or a .safetensors file")
+    weights, metadata = checkpoint.load_weights(path)
+    config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))
+    envs = make_envs(config.task, 1)
+    policy = make_policy(config, envs)
+    envs.close()
+    policy.load_state_dict(weights)
+    return policy.eval(), config

@@ -1,0 +1,1 @@
+"""Learners: from a rollout and a bonus to a better policy."""
