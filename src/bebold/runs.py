@@ -65,7 +65,8 @@ class Run:
             raise checkpoint.cannot_write(folder, error) from error
         lock = _acquire(folder)
         try:
-            if (folder / "config.yaml").exists():
+            # Settings alone are left by a run that failed before its first update.
+            if (folder / "metrics.jsonl").exists() or any((folder / "checkpoints").glob("*.pt")):
                 raise UsageError(
                     f"{folder} holds a run already; go on with `bebold resume {folder}`, "
                     "or choose another --seed or --root"
@@ -101,7 +102,7 @@ class Run:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of work in this run, those before it was resumed included; work that was lost does not count."""
+        """Seconds of work in this run, before it was resumed too; work that was lost does not count."""
         return self._before + time.monotonic() - self._begun
 
     def log(self, steps: int, stats: Mapping[str, float]) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
+from bebold.gridworld.tasks import find_task
 
 T = TypeVar("T")
 
@@ -88,12 +89,17 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
 
 
 def validate(config: TrainConfig) -> None:
-    """Refuse settings that cannot work, with the reason. Task and method are refused by those who know them.
+    """Refuse settings that cannot work, before anything is built or written.
 
     Raises
     ------
     UsageError : names the setting and the mend
+    UnknownTask : there is no such task
     """
+    from bebold.methods.recipes import find_recipe  # loads torch, which settings alone do not need
+
+    find_task(config.task)
+    find_recipe(config.method)
     ppo, intrinsic, network = config.ppo, config.intrinsic, config.network
     at_least: list[tuple[str, float, float]] = [
         ("total_steps", config.total_steps, 1),

@@ -58,6 +58,19 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
+def find_recipe(method: str) -> Recipe:
+    """The row of this method.
+
+    Raises
+    ------
+    UsageError : no such method
+    """
+    if method not in RECIPES:
+        close = difflib.get_close_matches(method, RECIPES) or list(RECIPES)
+        raise UsageError(f"there is no method '{method}'; did you mean {' or '.join(close)}?")
+    return RECIPES[method]
+
+
 def build_intrinsic(
     method: str,
     config: IntrinsicConfig | None = None,
@@ -79,11 +92,8 @@ def build_intrinsic(
     ------
     UsageError : no such method, or the environment does not show what the method needs
     """
-    if method not in RECIPES:
-        close = difflib.get_close_matches(method, RECIPES) or list(RECIPES)
-        raise UsageError(f"there is no method '{method}'; did you mean {' or '.join(close)}?")
     config = config or IntrinsicConfig()
-    recipe = RECIPES[method]
+    recipe = find_recipe(method)
 
     def rnd() -> Novelty:
         return RNDNovelty(_shape(config, obs_shapes), config.rnd, seed=seed, device=device, peers=peers)
