@@ -1,4 +1,4 @@
-"""MiniGrid, exact and fast: a Gymnasium vector environment over arrays (numba), equal to Farama's bit for bit."""
+"""MiniGrid, exact and fast: a Gymnasium vector environment in numba, equal to Farama's bit for bit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def register() -> None:
                 vector_entry_point="bebold.gridworld.vector:MiniGridVectorEnv",
                 kwargs={"task": task.id},
             )
-            # The version is made part of the name: v0 and v1 of ObstructedMaze are two tasks here, and Gymnasium
-            # would otherwise call v0 outdated and take v1 where the paper's unversioned name is asked for.
+            # The version is made part of the name: v0 and v1 of ObstructedMaze are two tasks here, and
+            # Gymnasium would call v0 outdated and take v1 where the paper's unversioned name is asked for.
             spec.name, spec.version = name, None
             registry[spec.id] = spec

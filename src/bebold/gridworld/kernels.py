@@ -37,8 +37,8 @@ DIRECTION_Y = np.array(STEP_Y, dtype=np.int64)
 def _row_visibility_table() -> np.ndarray:
     """What one row of Farama's visibility pass does, for each (mask, clear) pair of 7-bit rows.
 
-    `mask` says which cells of a row are seen before its pass, `clear` which let sight through. The entry holds the
-    row's final mask (low 7 bits) and what it lights up in the next row (high 7 bits). uint16 [128 * 128].
+    `mask` says which cells of a row are seen before its pass, `clear` which let sight through. The entry, uint16
+    [128 * 128], holds the row's final mask (low 7 bits) and what it lights up in the next row (high 7 bits).
     """
     cells = 1 << VIEW
     mask, clear = np.divmod(np.arange(cells * cells), cells)
@@ -146,12 +146,7 @@ def step(
         elif action == TURN_RIGHT:
             agent[b, 2] = (agent[b, 2] + 1) & 3
         elif action == FORWARD:
-            if (
-                front == EMPTY_CELL
-                or kind == GOAL
-                or kind == LAVA
-                or (kind == DOOR and front & OPAQUE_BIT == 0)
-            ):
+            if front == EMPTY_CELL or kind in (GOAL, LAVA) or (kind == DOOR and front & OPAQUE_BIT == 0):
                 agent[b, 0] = x
                 agent[b, 1] = y
             success = kind == GOAL
@@ -161,7 +156,7 @@ def step(
                 terminated[b] = True
                 success = False
         elif action == PICK_UP:
-            if carried[b] == 0 and (kind == KEY or kind == BALL or kind == BOX):
+            if carried[b] == 0 and (kind in (KEY, BALL, BOX)):
                 carried[b] = front
                 set_cell(framed, grid_hash, b, x + FRAME, y + FRAME, EMPTY_CELL)
                 success = front == np.int64(target[b])
@@ -216,9 +211,10 @@ def _red_door_is_open(framed):
 
 @jit
 def observe(see_through, cells, agent, carried, grid_hash, image, direction, position, state_key):
-    """Write what every agent sees: `image` uint8 [B, 7, 7, 3], `direction` int64 [B], `position` int64 [B, 2].
+    """Write what every agent sees: `image` uint8 [B, 7, 7, 3], `direction` int64 [B].
 
-    `state_key` uint64 [B] hashes the grid with box contents, the agent's place and direction, and what it carries.
+    Also `position` int64 [B, 2] and `state_key` uint64 [B], a hash of the grid with box contents, the agent's
+    place and direction, and what it carries.
     """
     for b in range(agent.shape[0]):
         x, y, facing = agent[b, 0], agent[b, 1], agent[b, 2]
@@ -232,7 +228,7 @@ def observe(see_through, cells, agent, carried, grid_hash, image, direction, pos
 
 @jit
 def _look(see_through, framed, x, y, facing, carried, image):
-    """Write one view: rows from the agent's own (6) to the farthest (0), columns from its left to its right."""
+    """Write one view: rows from the agent's own (6) to the farthest (0), columns from left to right."""
     forward_x, forward_y = DIRECTION_X[facing], DIRECTION_Y[facing]
     mask = 1 << (VIEW // 2)
     for row in range(VIEW - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Walk this engine and Farama's MiniGrid side by side and count every difference. The tests and the proof use it."""
+"""Walk this engine and Farama's MiniGrid side by side and count every difference."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def farama_cell(thing: WorldObj | None) -> int:
 class Explorer:
     """A policy that reaches deep states: it mixes random actions with walks to random objects, which it uses.
 
-    It opens doors with the key it carries, breaks boxes, carries things about and takes the goal now and then.
+    It opens doors with the key it carries, breaks boxes, carries things about and sometimes takes the goal.
     """
 
     def __init__(self, num_envs: int, rng: np.random.Generator) -> None:
@@ -215,7 +215,7 @@ class Explorer:
         if kind == BOX and self.rng.random() < 0.8:
             return [TOGGLE, PICK_UP]
         if kind in (KEY, BALL, BOX):
-            # With full hands: turn away, put down what is carried if there is room, turn back, take the other.
+            # With full hands: turn away, put that down if there is room, turn back, take the other.
             return [TURN_LEFT, TURN_LEFT, DROP, TURN_LEFT, TURN_LEFT, PICK_UP] if carried else [PICK_UP]
         if kind == GOAL:
             return [FORWARD] if self.rng.random() < 0.5 else [TURN_LEFT]

@@ -59,7 +59,7 @@ def unpack_generator(words: Sequence[int] | np.ndarray) -> np.random.PCG64:
 def _multiply_add(typingctx, high, low, increment_high, increment_low):
     """(high:low) * PCG_MULTIPLIER + (increment_high:increment_low) modulo 2**128, as two uint64.
 
-    An intrinsic because numba has no 128-bit integers while the processor multiplies them in three instructions.
+    An intrinsic because numba has no 128-bit integers, which the processor multiplies in a few instructions.
     """
     word = types.uint64
     signature = types.UniTuple(word, 2)(word, word, word, word)

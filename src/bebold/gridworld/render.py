@@ -15,7 +15,7 @@ class Renderer:
         self._env = make_farama(task, render_mode="rgb_array").unwrapped
 
     def draw(self, cells: np.ndarray, agent: np.ndarray, carried: int) -> np.ndarray:
-        """One picture, uint8 [32 H, 32 W, 3], of `cells` uint32 [W, H], `agent` int64 [3] and a carried object."""
+        """One picture, uint8 [32 H, 32 W, 3], of `cells` uint32 [W, H], `agent` int64 [3] and its load."""
         from minigrid.core.grid import Grid
 
         width, height = cells.shape

@@ -13,27 +13,21 @@ from bebold.gridworld.tasks import Task
 
 @dataclasses.dataclass
 class State:
-    """The state of B environments of one task.
+    """The state of B environments of one task."""
 
-    `cells` uint32 [B, W + 2 FRAME, H + 2 FRAME] (see `cells`), `agent` int64 [B, 3] (x, y, direction), `carried` and
-    `target` uint32 [B] (cell codes, 0: nothing), `obstacles` int64 [B, N, 2], `elapsed` int64 [B], `returns`
-    float64 [B], `grid_hash` uint64 [B], `generators` uint64 [B, 6] (see `random`), `seeded`, `ended` and
-    `hits_obstacle` bool [B], `started` bool [1].
-    """
-
-    cells: np.ndarray
-    agent: np.ndarray
-    carried: np.ndarray
-    target: np.ndarray
-    obstacles: np.ndarray
-    elapsed: np.ndarray
-    returns: np.ndarray
-    grid_hash: np.ndarray
-    generators: np.ndarray
-    seeded: np.ndarray
-    ended: np.ndarray
-    hits_obstacle: np.ndarray
-    started: np.ndarray
+    cells: np.ndarray  # uint32 [B, W + 2 FRAME, H + 2 FRAME]: codes as in `cells.py`
+    agent: np.ndarray  # int64 [B, 3]: x, y, direction
+    carried: np.ndarray  # uint32 [B]: code of the object in hand, 0 if none
+    target: np.ndarray  # uint32 [B]: code of the object whose pickup is a success, 0 if none
+    obstacles: np.ndarray  # int64 [B, N, 2]: x, y of moving balls
+    elapsed: np.ndarray  # int64 [B]: steps of the episode
+    returns: np.ndarray  # float64 [B]: reward of the episode
+    grid_hash: np.ndarray  # uint64 [B]
+    generators: np.ndarray  # uint64 [B, 6]: as in `random.py`
+    seeded: np.ndarray  # bool [B]: the generator has been started
+    ended: np.ndarray  # bool [B]: the next step resets
+    hits_obstacle: np.ndarray  # bool [B]: the agent faced an obstacle before the obstacles moved
+    started: np.ndarray  # bool [1]: there has been a reset
 
     @classmethod
     def empty(cls, task: Task, num_envs: int) -> State:
@@ -61,7 +55,7 @@ class State:
         return self.cells[:, FRAME:-FRAME, FRAME:-FRAME]
 
     def save(self, task: Task) -> dict[str, np.ndarray]:
-        """Copies of all arrays, the frame left out, and the task's id as bytes (so that all of it is numbers)."""
+        """Copies of all arrays, without the frame, and the task's id as bytes, so that all is numbers."""
         saved = {field.name: getattr(self, field.name).copy() for field in dataclasses.fields(self)}
         saved["cells"] = self.grids.copy()
         saved["task"] = np.frombuffer(task.id.encode(), dtype=np.uint8).copy()

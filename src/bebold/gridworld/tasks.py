@@ -61,7 +61,8 @@ def multi_room(rooms: int, largest_room: int, *, id: str | None = None, short: s
     """MultiRoom with any number of rooms of any largest size, on Farama's 25 x 25 grid."""
     if rooms < 1 or not 4 <= largest_room <= 23:
         raise ValueError(
-            f"MultiRoom needs at least 1 room and a largest room between 4 and 23, not {rooms} and {largest_room}."
+            "MultiRoom needs at least 1 room and a largest room between 4 and 23, "
+            f"not {rooms} and {largest_room}."
         )
     name = id or f"MultiRoom-N{rooms}-S{largest_room}-v0"
     parameters = {"fewest_rooms": rooms, "most_rooms": rooms, "largest_room": largest_room}
@@ -82,6 +83,86 @@ def _key_corridor(size: int, rows: int, short: str | None = None) -> Task:
     )
 
 
+def _obstructed_maze(
+    level: str,
+    version: int = 0,
+    *,
+    rooms_visited: int,
+    agent_room: tuple[int, int],
+    quarters: int,
+    key_in_box: bool = True,
+    blocked: bool = True,
+    short: str | None = None,
+) -> Task:
+    columns, rows = (3, 3) if quarters else (2, 1)
+    room_size = 6
+    return _task(
+        f"ObstructedMaze-{level}-v{version}",
+        "obstructed_maze",
+        4 * rooms_visited * room_size**2,
+        columns * (room_size - 1) + 1,
+        rows * (room_size - 1) + 1,
+        f"{short}-v1" if short and version == 1 else short,
+        columns=columns,
+        rows=rows,
+        agent_column=agent_room[0],
+        agent_row=agent_room[1],
+        quarters=quarters,
+        key_in_box=int(key_in_box),
+        blocked=int(blocked),
+        repaired=version,
+    )
+
+
+def _obstructed_mazes() -> Iterator[Task]:
+    two_rooms: dict[str, Any] = {"rooms_visited": 2, "agent_room": (0, 0), "quarters": 0}
+    yield _obstructed_maze("1Dl", key_in_box=False, blocked=False, **two_rooms)
+    yield _obstructed_maze("1Dlh", blocked=False, **two_rooms)
+    yield _obstructed_maze("1Dlhb", **two_rooms)
+    two_doors: dict[str, Any] = {"rooms_visited": 4, "agent_room": (2, 1), "quarters": 1}
+    yield _obstructed_maze("2Dl", key_in_box=False, blocked=False, **two_doors)
+    yield _obstructed_maze("2Dlh", blocked=False, short="OM2Dlh", **two_doors)
+    for version in (0, 1):
+        yield _obstructed_maze("2Dlhb", version, short="OM2Dlhb", **two_doors)
+        yield _obstructed_maze("1Q", version, rooms_visited=5, agent_room=(1, 1), quarters=1, short="OM1Q")
+        yield _obstructed_maze("2Q", version, rooms_visited=11, agent_room=(2, 1), quarters=2, short="OM2Q")
+        yield _obstructed_maze(
+            "Full", version, rooms_visited=25, agent_room=(1, 1), quarters=4, short="OMFull"
+        )
+
+
+def _square(name: str, family: str, size: int, max_steps: int, **parameters: int) -> Task:
+    return _task(name, family, max_steps, size, size, **parameters)
+
+
+def _small_tasks() -> Iterator[Task]:
+    """The static tasks of the paper's appendix, and Dynamic-Obstacles."""
+    for size, start in ((5, ""), (5, "Random-"), (6, ""), (6, "Random-"), (8, ""), (16, "")):
+        name = f"{start}{size}x{size}-v0"
+        random_start = int(bool(start))
+        yield _square(f"Empty-{name}", "empty", size, 4 * size**2, random_start=random_start)
+        balls = {5: 2, 6: 3, 8: 4, 16: 8}[size]
+        yield _square(
+            f"Dynamic-Obstacles-{name}",
+            "dynamic_obstacles",
+            size,
+            4 * size**2,
+            random_start=random_start,
+            obstacles=balls,
+        )
+    yield _square("FourRooms-v0", "four_rooms", 19, 100)
+    for size in (5, 6, 8, 16):
+        yield _square(f"DoorKey-{size}x{size}-v0", "door_key", size, 10 * size**2)
+    for size in (6, 8):
+        yield _task(f"RedBlueDoors-{size}x{size}-v0", "red_blue_doors", 20 * size**2, 2 * size, size)
+    for size in (5, 6, 7):
+        yield _square(f"LavaGapS{size}-v0", "lava_gap", size, 4 * size**2)
+    for kind, lava in (("Lava", 1), ("Simple", 0)):
+        for size, rivers in ((9, 1), (9, 2), (9, 3), (11, 5)):
+            name = f"{kind}CrossingS{size}N{rivers}-v0"
+            yield _square(name, "crossing", size, 4 * size**2, rivers=rivers, lava=lava)
+
+
 def _all_tasks() -> Iterator[Task]:
     yield multi_room(2, 4)
     yield multi_room(6, 5, id="MultiRoom-N4-S5-v0")  # six rooms: upstream kept the mistake for compatibility
@@ -93,6 +174,8 @@ def _all_tasks() -> Iterator[Task]:
     yield _key_corridor(3, 2)
     for size in (3, 4, 5, 6):
         yield _key_corridor(size, 3, short=f"KCS{size}R3")
+    yield from _obstructed_mazes()
+    yield from _small_tasks()
 
 
 TASKS: tuple[Task, ...] = tuple(_all_tasks())

@@ -1,4 +1,4 @@
-"""MiniGrid as one Gymnasium vector environment over arrays, equal to Farama's step for step and seed for seed."""
+"""MiniGrid as one Gymnasium vector environment, equal to Farama's step for step and seed for seed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class MiniGridVectorEnv(VectorEnv):
     """`num_envs` copies of one MiniGrid task.
 
     Observations are a dict of `image` uint8 [B, 7, 7, 3], `direction` int64 [B] and, with `full_grid`, `grid`
-    uint8 [B, W, H, 3]. `info` holds `agent_pos` int64 [B, 2], `elapsed_steps` int64 [B], `state_key` uint64 [B]
-    (a hash of the full state without the time) and, when episodes end, `episode` with `r` and `l` and the mask
-    `_episode`. After an end, the next step only resets (its action is ignored, its reward 0).
+    uint8 [B, W, H, 3]. `info` holds `agent_pos` int64 [B, 2], `elapsed_steps` int64 [B], `state_key` uint64
+    [B] (a hash of the full state without the time) and, when episodes end, `episode` with `r` and `l` and the
+    mask `_episode`. After an end, the next step only resets (its action is ignored, its reward 0).
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class MiniGridVectorEnv(VectorEnv):
     full_grid
         Also observe the whole grid.
     fixed_seed
-        Play this one level for ever: every episode of every environment is the one after `reset(seed=fixed_seed)`.
+        Play one level for ever: every episode of every environment starts as after `reset(seed=fixed_seed)`.
     render_mode
         `None` or `"rgb_array"`.
     """
@@ -104,9 +104,9 @@ class MiniGridVectorEnv(VectorEnv):
     ) -> tuple[Observation, Info]:
         """Start new episodes.
 
-        An integer seed gives environment i the stream of `seed + i`; without one, each stream goes on (a first
-        time it starts from fresh entropy). `options["reset_mask"]` bool [B] resets some environments only. With
-        `fixed_seed` there is one level only and seeds change nothing.
+        An integer seed gives environment i the stream of `seed + i`; without one, each stream goes on (the
+        first time it starts from fresh entropy). `options["reset_mask"]` bool [B] resets some environments
+        only. With `fixed_seed` there is one level only and seeds change nothing.
         """
         mask = self._reset_mask(options)
         self._seed(seed, mask)
@@ -143,7 +143,7 @@ class MiniGridVectorEnv(VectorEnv):
         self._state.seeded |= mask
 
     def step(self, actions: Any) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, Info]:
-        """Play `actions` int [B]; returns observations, `reward` float64 [B], two flags bool [B], and info."""
+        """Play `actions` int [B]; return observations, `reward` float64 [B], two flags bool [B], info."""
         if not self._state.started[0]:
             raise RuntimeError("Call reset() before step().")
         played = self._checked_actions(actions)
@@ -255,7 +255,7 @@ class MiniGridVectorEnv(VectorEnv):
         return observation, info
 
     def peek(self, i: int) -> tuple[np.ndarray, tuple[int, int, int], int]:
-        """Cell codes uint32 [W, H] (a view), the agent's x, y and direction, and what it carries (0: nothing)."""
+        """Cell codes uint32 [W, H] (a view), the agent's x, y, direction, and its load (0: nothing)."""
         x, y, direction = self._state.agent[i].tolist()
         return self._state.grids[i], (x, y, direction), int(self._state.carried[i])
 
@@ -264,7 +264,7 @@ class MiniGridVectorEnv(VectorEnv):
         return self._state.save(self.task)
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from a state of `get_state`; a state that does not fit raises `ValueError` and changes nothing."""
+        """Go on from a state of `get_state`; one that does not fit raises `ValueError`, changing nothing."""
         self._state.restore(self.task, state)
 
     def render(self) -> tuple[np.ndarray, ...]:

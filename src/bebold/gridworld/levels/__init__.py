@@ -1,7 +1,7 @@
 """Level generators, one module a family, each compiled only when a task of that family is made.
 
-Every module has `generate(mask, parameters, cells, agent, target, obstacles, rng)`, which draws a new level for
-each environment that `mask` selects:
+Every module has `generate(mask, parameters, cells, agent, target, obstacles, rng)`, which draws a new level
+for each environment that `mask` selects:
 
 - `mask` bool [B];
 - `parameters` int64 [P]: the task's numbers, in the order its table row gives them;

@@ -84,7 +84,7 @@ def _draw_chain(rng, rooms, count, largest, grid_width, grid_height):
         exit_wall += exit_wall >= own_entry_wall
         x, y = rooms[placed - 1, X], rooms[placed - 1, Y]
         width, height = rooms[placed - 1, WIDTH], rooms[placed - 1, HEIGHT]
-        if exit_wall == RIGHT or exit_wall == LEFT:
+        if exit_wall in (RIGHT, LEFT):
             door_x = x + width - 1 if exit_wall == RIGHT else x
             door_y = y + integers(rng, 1, height - 1)
         else:
@@ -100,7 +100,7 @@ def _draw_room(rng, rooms, placed, largest, entry_wall, door_x, door_y, grid_wid
     height = integers(rng, SMALLEST_ROOM, largest + 1)
     x, y = door_x, door_y
     if placed > 0:
-        if entry_wall == RIGHT or entry_wall == LEFT:
+        if entry_wall in (RIGHT, LEFT):
             if entry_wall == RIGHT:
                 x = door_x - width + 1
             y = integers(rng, door_y - height + 2, door_y)
@@ -108,7 +108,7 @@ def _draw_room(rng, rooms, placed, largest, entry_wall, door_x, door_y, grid_wid
             if entry_wall == DOWN:
                 y = door_y - height + 1
             x = integers(rng, door_x - width + 2, door_x)
-    # The bounds are Farama's, one cell stricter downwards, as is the gap it asks for on two of the four sides.
+    # Farama's bounds are one cell stricter downwards, and so is the gap it asks for on two of four sides.
     if x < 0 or y < 0 or x + width > grid_width or y + height >= grid_height:
         return False
     for k in range(placed - 1):
