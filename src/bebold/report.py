@@ -1,39 +1,29 @@
-"""Curves and a table of one or more run folders."""
+"""What one or more run folders say, as a table."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 
 from bebold.checkpoint import replacing
 from bebold.config import TrainConfig
+from bebold.errors import UsageError
 from bebold.experiments.published import published_return, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.runs import read_config, read_metrics
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from rich.table import Table
 
-COLOURS = {
-    "bebold": "#0072B2",
-    "rnd": "#D55E00",
-    "episodic": "#009E73",
-    "none": "#000000",
-    "rnd-episodic": "#CC79A7",
-    "bebold-no-episodic": "#E69F00",
-    "bebold-no-clip": "#56B4E9",
-    "bebold-count": "#8A8A2B",
-}
-"""Okabe and Ito's palette, which colour-blind readers tell apart. A method has one colour in every figure."""
-OTHER = "#999999"
 SMOOTHING = 50
 """Updates averaged in a training curve, which stands in where a run has no evaluations."""
 
@@ -52,16 +42,19 @@ class Result:
     """Whether the curve is of held-out levels; else it is the training return, smoothed."""
     steps: int
     steps_to_solve: int | None
-    final: dict[str, float]
-    """`summary.json`: the judgement at the end, if there was one."""
     minutes: float
+    summary: Mapping[str, Any]
+    """`summary.json`; empty if the run is not finished."""
+    sampled: Mapping[str, Any]
+    """The last verdict of `bebold eval` on these weights; empty if there is none."""
+    greedy: Mapping[str, Any]
+    commit: str | None
 
     @property
     def last_return(self) -> float:
-        """The mean return on fresh levels at the end; before that, the last point of the curve."""
-        return self.final.get(
-            "return_mean", float(self.curve_returns[-1]) if len(self.curve_returns) else math.nan
-        )
+        """The mean return in Farama's environment if it was played; else the last point of the curve."""
+        last = float(self.curve_returns[-1]) if len(self.curve_returns) else math.nan
+        return self.sampled.get("return_mean", last)
 
 
 def read_result(folder: Path) -> Result:
@@ -85,7 +78,7 @@ def read_result(folder: Path) -> Result:
         curve_steps, curve_returns = _smooth(steps, metrics.get("charts/episodic_return", none))
     elapsed = metrics.get("time/elapsed", none)
     elapsed = elapsed[np.isfinite(elapsed)]
-    summary = folder / "summary.json"
+    last = int(steps[-1]) if len(steps) else 0
     return Result(
         folder=folder,
         config=config,
@@ -93,11 +86,32 @@ def read_result(folder: Path) -> Result:
         curve_steps=curve_steps,
         curve_returns=curve_returns,
         evaluated=evaluated,
-        steps=int(steps[-1]) if len(steps) else 0,
+        steps=last,
         steps_to_solve=steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name)),
-        final=json.loads(summary.read_text()) if summary.exists() else {},
         minutes=float(elapsed[-1]) / 60 if len(elapsed) else math.nan,
+        summary=_read_json(folder / "summary.json", last),
+        sampled=_read_json(folder / "evaluation.json", last),
+        greedy=_read_json(folder / "evaluation-greedy.json", last),
+        commit=yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")).get("commit"),
     )
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """The run folders among `paths` and below them.
+
+    Raises
+    ------
+    UsageError : a path holds no run
+    """
+    folders: dict[Path, None] = {}
+    for path in paths:
+        below = (
+            [path] if (path / "config.yaml").exists() else sorted(p.parent for p in path.rglob("config.yaml"))
+        )
+        if not below:
+            raise UsageError(f"there is no run in {path}; give folders that `bebold train` made")
+        folders |= dict.fromkeys(below)
+    return list(folders)
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -122,80 +136,37 @@ def table(results: Sequence[Result]) -> Table:
     return view
 
 
-def plot(results: Sequence[Result], path: Path) -> None:
-    """Learning curves as a PNG: a panel a task, a colour a method, thin lines for seeds, a thick one for the mean.
+def write_csv(results: Sequence[Result], path: Path) -> None:
+    """One line a run; what is not known stays empty.
 
     Raises
     ------
     RunError : `path` cannot be written
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display is looked for
-    from matplotlib.figure import Figure
-
-    tasks = list(dict.fromkeys(result.task for result in results))
-    columns = min(len(tasks), 3)
-    rows = math.ceil(len(tasks) / columns)
-    figure = Figure(figsize=(1.2 + 4.4 * columns, 0.6 + 3.2 * rows), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    for panel in panels[len(tasks) :]:
-        panel.set_axis_off()
-    for panel, task in zip(panels, tasks, strict=False):
-        _panel(panel, task, [r for r in results if r.task == task])
-    # One key for all panels, below them: inside it would hide curves.
-    labels = {
-        label: line
-        for panel in panels
-        for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        list(labels.values()),
-        list(labels),
-        loc="outside lower center",
-        ncols=min(len(labels), 5),
-        frameon=False,
-    )
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    text = io.StringIO()
+    rows = [
+        {
+            "task": result.task,
+            "method": result.config.method,
+            "preset": result.config.preset,
+            "seed": result.config.seed,
+            "steps": result.steps,
+            "steps_to_solve": result.steps_to_solve,
+            "return_mean": _rounded(result.sampled.get("return_mean")),
+            "return_std": _rounded(result.sampled.get("return_std")),
+            "return_greedy": _rounded(result.greedy.get("return_mean")),
+            "episodes": result.sampled.get("episodes"),
+            "minutes": _rounded(result.minutes, 2),
+            "cores": result.config.workers,
+            "commit": result.commit,
+        }
+        for result in results
+    ]
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     with replacing(path) as file:
-        file.write(image.getvalue())
-
-
-def _panel(panel: Axes, task: str, results: Sequence[Result]) -> None:
-    for method in dict.fromkeys(result.config.method for result in results):
-        colour = COLOURS.get(method, OTHER)
-        curves = [
-            (result.curve_steps / 1e6, result.curve_returns)
-            for result in results
-            if result.config.method == method and len(result.curve_steps)
-        ]
-        if len(curves) > 1:
-            for steps, returns in curves:
-                panel.plot(steps, returns, color=colour, linewidth=0.8, alpha=0.4)
-        panel.plot(*_mean(curves), color=colour, linewidth=2.2, label=method)
-    paper = published_return(task)
-    if paper is not None:
-        panel.axhline(paper, color="#444444", linewidth=1, linestyle=(0, (4, 3)), label="BeBold in the paper")
-    panel.set_title(task)
-    panel.set_xlabel("environment steps (millions)")
-    kinds = {result.evaluated for result in results}
-    panel.set_ylabel("return on held-out levels" if kinds == {True} else "return")
-    panel.set_ylim(-0.03, 1.03)
-    panel.set_xlim(left=0)
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(color="#dddddd", linewidth=0.6)
-
-
-def _mean(curves: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of the curves over the steps that all of them cover."""
-    curves = list(curves)
-    if not curves:
-        return np.zeros(0), np.zeros(0)
-    first, last = max(s[0] for s, _ in curves), min(s[-1] for s, _ in curves)
-    grid = np.unique(np.concatenate([s for s, _ in curves]))
-    grid = grid[(grid >= first) & (grid <= last)]
-    return grid, np.mean([np.interp(grid, s, r) for s, r in curves], axis=0)
+        file.write(text.getvalue().encode())
 
 
 def _smooth(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -205,6 +176,16 @@ def _smooth(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarr
     sums = np.concatenate([[0.0], np.cumsum(values)])
     first = np.maximum(np.arange(len(values)) - SMOOTHING + 1, 0)
     return steps, (sums[1:] - sums[first]) / (np.arange(len(values)) - first + 1)
+
+
+def _read_json(path: Path, steps: int) -> dict[str, Any]:
+    """The content of `path` if it is about the run as it stands after `steps`."""
+    content = json.loads(path.read_text()) if path.exists() else {}
+    return content if content.get("steps") == steps else {}
+
+
+def _rounded(value: float | None, digits: int = 4) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
 def _number(value: float, digits: int) -> str:

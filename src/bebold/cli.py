@@ -1,0 +1,244 @@
+"""The command line: parse, and hand to those who know."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from bebold.config import TrainConfig
+from bebold.errors import RunError, UsageError
+from bebold.gridworld.tasks import TASKS, UnknownTask
+
+Runs = Annotated[tuple[Path, ...], tyro.conf.Positional]
+Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent from scratch; the run folder is ROOT/TASK/METHOD/SEED.
+
+    Ctrl-C saves and stops; `bebold resume` goes on as if nothing had happened.
+    """
+
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
+    root: Path = Path("runs")
+    """Where run folders are made."""
+    quiet: bool = False
+    """A plain line every half minute in place of the bar, for logs."""
+
+    def run(self) -> int:
+        from bebold.train import train
+
+        return _training(lambda: train(self.config, root=self.root, quiet=self.quiet))
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run from its last checkpoint."""
+
+    folder: Source
+    """The run folder."""
+    total_steps: int | None = None
+    """Train up to this many environment steps; without it as many as the run was begun with."""
+    quiet: bool = False
+    """A plain line every half minute in place of the bar, for logs."""
+
+    def run(self) -> int:
+        from bebold.train import resume
+
+        return _training(lambda: resume(self.folder, total_steps=self.total_steps, quiet=self.quiet))
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Play a trained agent on fresh levels of Farama's own environment; the run folder keeps the result."""
+
+    source: Source
+    """A run folder, or a .safetensors file of weights."""
+    episodes: int = 512
+    """Levels, one episode each."""
+    greedy: bool = False
+    """Take the likeliest action in place of drawing one."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        from bebold.judge import judge
+
+        if self.episodes < 1:
+            raise UsageError(f"--episodes is {self.episodes}; it must be at least 1")
+        verdict = judge(self.source, episodes=self.episodes, greedy=self.greedy)
+        print(json.dumps(verdict.as_dict()) if self.json else verdict)
+        return 0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """See a trained agent play, as a GIF or MP4 file or live in the terminal."""
+
+    source: Source
+    """A run folder, or a .safetensors file of weights."""
+    out: Path | None = None
+    """A file ending in .gif or .mp4; agent.gif in the run folder by default."""
+    terminal: bool = False
+    """Play in the terminal and write no file."""
+    episodes: int = 3
+    """How many episodes, each on another level."""
+    level: int = 0
+    """Which of the levels that `bebold eval` plays comes first."""
+    greedy: bool = False
+    """Take the likeliest action in place of drawing one."""
+    fps: float = 8.0
+    """Steps a second."""
+
+    def run(self) -> int:
+        from bebold.evaluate import TEST_SEED, load_policy
+        from bebold.video import record_episode, show_in_terminal, write_video
+
+        if self.episodes < 1 or self.level < 0 or not self.fps > 0:
+            raise UsageError("--episodes and --fps must be positive, and --level at least 0")
+        policy, config = load_policy(self.source)
+        seeds = range(TEST_SEED + self.level, TEST_SEED + self.level + self.episodes)
+        if self.terminal:
+            for seed in seeds:
+                show_in_terminal(policy, config.task, seed=seed, greedy=self.greedy, fps=self.fps)
+            return 0
+        folder = self.source if self.source.is_dir() else self.source.parent
+        out = self.out or folder / "agent.gif"
+        frames = [
+            f for seed in seeds for f in record_episode(policy, config.task, seed=seed, greedy=self.greedy)
+        ]
+        write_video(frames, out, fps=self.fps)
+        print(f"{out}: {self.episodes} episodes, {len(frames)} frames")
+        return 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Draw the learning curves of runs and print a table of them."""
+
+    runs: Runs
+    """Run folders, or folders that hold some."""
+    out: Path = Path("report.png")
+    """The picture."""
+    csv: Path | None = None
+    """Also write the table to this file, one line a run."""
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from bebold import curves, report
+
+        results = [report.read_result(folder) for folder in report.find_runs(self.runs)]
+        # Without a terminal rich would squeeze the table into 80 columns.
+        Console(width=None if sys.stdout.isatty() else 120).print(report.table(results))
+        curves.plot(results, self.out)
+        print(f"{self.out}: learning curves")
+        if self.csv is not None:
+            report.write_csv(results, self.csv)
+            print(f"{self.csv}: one line a run")
+        return 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure this machine: environments, collection, the whole training loop, memory, each stage's share."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        from bebold.bench import bench
+
+        return bench(as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """List the tasks: id, the paper's short name, family, grid, step limit, the paper's return."""
+
+    def run(self) -> int:
+        from bebold.experiments.published import published_return
+
+        line = "{:<38} {:<9} {:<18} {:>7} {:>6} {:>6}".format
+        print(line("id", "short", "family", "grid", "limit", "paper"))
+        for task in TASKS:
+            paper = published_return(task.short or "")
+            grid = f"{task.width}x{task.height}"
+            shown = "" if paper is None else f"{paper:.2f}"
+            print(line(task.id, task.short or "", task.family, grid, task.max_steps, shown))
+        return 0
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train BeBold on KeyCorridorS3R3 until solved, play it on Farama's environment, draw the result."""
+
+    root: Path = Path("runs")
+    """Where the run folder is made; a run that is there already is gone on with."""
+    quiet: bool = False
+    """A plain line every half minute in place of the bar, for logs."""
+
+    def run(self) -> int:
+        from bebold.demo import demo
+
+        return _training(lambda: demo(self.root, quiet=self.quiet))
+
+
+COMMANDS: dict[str, Callable[..., object]] = {
+    command.__name__.lower(): command for command in (Train, Resume, Eval, Watch, Report, Bench, Tasks, Demo)
+}
+DESCRIPTION = """BeBold (NovelD): exploration under sparse rewards, on an exact and fast MiniGrid.
+
+Start with `bebold train --task KCS3R3`; `bebold COMMAND --help` says more of each command."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 (the run failed), 2 (usage), or 128 + the signal."""
+    logging.basicConfig(format="bebold: %(message)s", level=logging.WARNING)
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="bebold",
+            description=DESCRIPTION,
+            args=argv,
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+        code = command.run()  # type: ignore[attr-defined]
+        sys.stdout.flush()
+        return code
+    except (UsageError, UnknownTask) as error:
+        return _complain(error, 2)
+    except RunError as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _training(work: Callable[[], Path]) -> int:
+    """Train, say where the result is, and turn a signal into its exit code."""
+    from bebold.train import Interrupted
+
+    try:
+        folder = work()
+    except Interrupted as error:
+        return _complain(error, 128 + error.signum)
+    print(f"{folder}: trained; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
+    return 0
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"bebold: {error}", file=sys.stderr)
+    return code

@@ -1,0 +1,74 @@
+"""The judgement of a trained agent: fresh levels of Farama's own environment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bebold.checkpoint import load_weights, replacing
+from bebold.evaluate import evaluate, load_policy
+from bebold.experiments.published import published_return
+from bebold.gridworld.tasks import find_task
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an agent earned over `episodes` levels."""
+
+    task: str
+    """The paper's short name where there is one."""
+    id: str
+    episodes: int
+    greedy: bool
+    steps: int
+    """Environment steps it was trained for."""
+    return_mean: float
+    return_std: float
+    solved: float
+    """Share of levels with any reward."""
+    length_mean: float
+
+    def __str__(self) -> str:
+        paper = published_return(self.task)
+        beside = "" if paper is None else f" (BeBold in the paper: {paper:.2f})"
+        actions = "greedy" if self.greedy else "sampled"
+        return (
+            f"{self.task}: {self.episodes} fresh levels of Farama's {self.id}, {actions} actions\n"
+            f"return {self.return_mean:.3f} ± {self.return_std:.3f}{beside}, "
+            f"{self.solved:.1%} of levels solved, {self.length_mean:.1f} steps an episode"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge(source: Path, *, episodes: int = 512, greedy: bool = False) -> Verdict:
+    """Play the policy of a run folder or a file of weights; in a run folder the verdict is kept.
+
+    Raises
+    ------
+    UsageError : there are no weights
+    RunError : they cannot be read
+    """
+    policy, config = load_policy(source)
+    task = find_task(config.task)
+    played = evaluate(policy, config.task, episodes=episodes, greedy=greedy)
+    weights = source / "weights.safetensors" if source.is_dir() else source
+    verdict = Verdict(
+        task=task.short or task.id,
+        id=task.id,
+        episodes=episodes,
+        greedy=greedy,
+        steps=int(load_weights(weights)[1]["steps"]),
+        return_mean=played.mean,
+        return_std=played.std,
+        solved=played.solved,
+        length_mean=float(played.lengths.mean()),
+    )
+    if source.is_dir():
+        path = source / ("evaluation-greedy.json" if greedy else "evaluation.json")
+        with replacing(path) as file:
+            file.write(json.dumps(verdict.as_dict(), indent=1).encode() + b"\n")
+    return verdict

@@ -1,0 +1,168 @@
+"""A trained policy at play in Farama's environments: as frames, as a file, or live in the terminal."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from bebold.checkpoint import replacing
+from bebold.errors import UsageError
+from bebold.gridworld.tasks import find_task, make_farama
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LARGEST = 448
+"""Pixels of the longer side of a frame, at most."""
+PAUSE = 1.0
+"""Seconds for which the last frame of an episode stays."""
+
+GLYPHS = {
+    "wall": "██",
+    "floor": "··",
+    "goal": "▒▒",
+    "lava": "≈≈",
+    "key": "⚷ ",
+    "ball": "● ",
+    "box": "▣ ",
+    "open": "░░",
+    "closed": "▐▌",
+    "locked": "▐▪",
+}
+"""Two columns a cell, so that cells are about square."""
+AGENT = ("▶ ", "▼ ", "◀ ", "▲ ")
+COLOURS = {
+    "red": "red",
+    "green": "green",
+    "blue": "dodger_blue2",
+    "purple": "medium_orchid",
+    "yellow": "yellow",
+    "grey": "grey50",
+}
+
+
+class Policy(Protocol):
+    """What this module asks of an actor-critic."""
+
+    @property
+    def needs(self) -> Any: ...
+    def initial_state(self, num_envs: int, /) -> torch.Tensor: ...
+    def act(self, obs: Any, state: Any, starts: Any, *, greedy: bool, generator: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The environment after a step, the first one being its reset."""
+
+    env: Any
+    steps: int
+    episodic_return: float
+    ended: bool
+
+
+def play_episode(policy: Policy, task: str, *, seed: int, greedy: bool = False) -> Iterator[Moment]:
+    """Play one episode of Farama's environment on level `seed`."""
+    known = find_task(task)
+    tile = max(8, min(32, LARGEST // max(known.width, known.height)))
+    env = make_farama(known, render_mode="rgb_array", tile_size=tile)
+    generator = torch.Generator().manual_seed(seed)
+    state, starts = policy.initial_state(1), torch.ones(1, dtype=torch.bool)
+    obs, _ = env.reset(seed=seed)
+    steps, total, ended = 0, 0.0, False
+    yield Moment(env, steps, total, ended)
+    while not ended:
+        batch = {name: torch.as_tensor(np.asarray(obs[name])).unsqueeze(0) for name in policy.needs}
+        step = policy.act(batch, state, starts, greedy=greedy, generator=generator)
+        state, starts = step.state, torch.zeros(1, dtype=torch.bool)
+        obs, reward, terminated, truncated, _ = env.step(int(step.action))
+        steps, total, ended = steps + 1, total + float(reward), terminated or truncated
+        yield Moment(env, steps, total, ended)
+    env.close()
+
+
+def record_episode(
+    policy: Policy, task: str, *, seed: int, greedy: bool = False, max_frames: int = 2000
+) -> list[np.ndarray]:
+    """The frames, uint8 `[height, width, 3]`, of one episode; the last one again for a while."""
+    frames = []
+    for moment in play_episode(policy, task, seed=seed, greedy=greedy):
+        frames.append(moment.env.render())
+        if len(frames) == max_frames:
+            break
+    return frames
+
+
+def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -> None:
+    """Write frames as `.gif` or `.mp4`, after the ending of `path`.
+
+    Raises
+    ------
+    UsageError : another ending, or an MP4 without imageio-ffmpeg
+    RunError : `path` cannot be written
+    """
+    import imageio.v3 as imageio
+
+    content = io.BytesIO()
+    if path.suffix == ".gif":
+        imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
+    elif path.suffix == ".mp4":
+        try:
+            import imageio_ffmpeg  # noqa: F401
+        except ImportError:
+            raise UsageError(
+                f"{path}: an MP4 needs imageio-ffmpeg; `pip install imageio-ffmpeg`, or name a .gif"
+            ) from None
+        imageio.imwrite(content, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps)
+    else:
+        raise UsageError(f"{path} ends neither in .gif nor in .mp4; name one that does")
+    with replacing(path) as file:
+        file.write(content.getvalue())
+
+
+def show_in_terminal(
+    policy: Policy, task: str, *, seed: int, greedy: bool = False, fps: float = 8.0
+) -> float:
+    """Play one episode as coloured characters; returns what it earned."""
+    from rich.live import Live
+
+    earned = 0.0
+    with Live(auto_refresh=False) as live:
+        for moment in play_episode(policy, task, seed=seed, greedy=greedy):
+            live.update(draw(moment), refresh=True)
+            earned = moment.episodic_return
+            time.sleep(1 / fps)
+    return earned
+
+
+def draw(moment: Moment) -> Text:
+    """The whole grid as coloured characters, two columns a cell, above a line of figures."""
+    from rich.text import Text
+
+    env = moment.env.unwrapped
+    text = Text()
+    for y in range(env.height):
+        for x in range(env.width):
+            if (x, y) == tuple(env.agent_pos):
+                text.append(AGENT[env.agent_dir], style="bold red")
+            else:
+                text.append(*_glyph(env.grid.get(x, y)))
+        text.append("\n")
+    carried = f", carries a {env.carrying.color} {env.carrying.type}" if env.carrying else ""
+    return text.append(f"{env.mission}: step {moment.steps}, return {moment.episodic_return:.2f}{carried}")
+
+
+def _glyph(thing: Any) -> tuple[str, str]:
+    if thing is None:
+        return "  ", ""
+    if thing.type == "door":
+        kind = "open" if thing.is_open else "locked" if thing.is_locked else "closed"
+    else:
+        kind = thing.type
+    return GLYPHS[kind], COLOURS[thing.color]
