@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from bebold.errors import UsageError
+from bebold.hashing import mix
 from bebold.jit import jit
-from bebold.methods.keys import KEYS, hash_rows, make_key, mix
+from bebold.methods.keys import KEYS, make_key
 
-__all__ = ["KEYS", "EpisodicCounter", "LifelongCounter", "hash_rows", "make_key"]
+__all__ = ["KEYS", "EpisodicCounter", "LifelongCounter", "make_key"]
 
 UNSTORED = 2**31 - 1
 """What a full lifelong counter says of a key it does not hold: seen so often that its novelty is nil."""

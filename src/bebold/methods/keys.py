@@ -1,61 +1,22 @@
 """What counts as the same state: key functions from observations to 64 bits.
 
 A key function takes the observations and infos of `B` environments, as dicts of NumPy arrays `[B, ...]`, and
-returns uint64 `[B]`. Different contents get the same key with a probability of about 2⁻⁶⁴ a pair.
+returns uint64 `[B]`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bebold.errors import UsageError
-from bebold.jit import jit
+from bebold.hashing import hash_rows
 
 Arrays = Mapping[str, np.ndarray]
 KeyFunction = Callable[[Arrays, Arrays], np.ndarray]
-
-
-@jit
-def mix(x: np.uint64) -> np.uint64:
-    """A bijection of 64-bit words in which every bit depends on every bit (the finaliser of splitmix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-@jit
-def _linear_hash(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σᵢ weightᵢ · byteᵢ modulo 2⁶⁴, mixed: uint8 `[B, n]`, uint64 `[n]` to uint64 `[B]`."""
-    keys = np.empty(rows.shape[0], np.uint64)
-    for b in range(rows.shape[0]):
-        total = np.uint64(0)
-        for i in range(rows.shape[1]):
-            total += np.uint64(rows[b, i]) * weights[i]
-        keys[b] = mix(total)
-    return keys
-
-
-@jit
-def _pseudo_random(n: int) -> np.ndarray:
-    """uint64 `[n]`: the splitmix64 sequence, so that keys are the same in every process and version."""
-    words = np.empty(n, np.uint64)
-    for i in range(n):
-        words[i] = mix(np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15))
-    return words
-
-
-_weights = lru_cache(maxsize=8)(_pseudo_random)
-
-
-def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """uint64 `[B]`: a hash of the bytes of each row of `rows [B, ...]`, of any dtype."""
-    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
-    as_bytes = flat.view(np.uint8)
-    return _linear_hash(as_bytes, _weights(as_bytes.shape[1]))
 
 
 def observation(obs: Arrays, info: Arrays) -> np.ndarray:

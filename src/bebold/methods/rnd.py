@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bebold.config import RNDConfig
-from bebold.encoding import CELL_WIDTH, OneHot, distinct
+from bebold.encoding import OneHotLinear, distinct
 from bebold.errors import UsageError
 from bebold.methods.novelty import Novelty, counted
 from bebold.optimise import Optimiser, Peers
@@ -22,7 +22,7 @@ from bebold.rollout import Rollout
 class RNDNovelty(Novelty):
     """n(o) = ‖φ(o) - φ'(o)‖₂: φ random and frozen, φ' learns to agree (BeBold Eq. 3; Burda et al. 2018).
 
-    Equal observations are encoded once a rollout, and φ is asked once a rollout.
+    Equal observations are encoded once, and φ is asked once a rollout.
 
     Parameters
     ----------
@@ -41,12 +41,15 @@ class RNDNovelty(Novelty):
     ):
         super().__init__()
         self.config = config = config or RNDConfig()
-        self.source, self.encoder, width = _encoding(config.encoding, shape)
+        if config.encoding not in SOURCES:
+            raise UsageError(
+                f"there is no RND encoding '{config.encoding}'; choose one of {', '.join(SOURCES)}"
+            )
+        self.source = SOURCES[config.encoding]
         self.needs = frozenset({self.source})
         self.generator = torch.Generator().manual_seed(seed)
-        build = (config.hidden, config.outputs, self.generator)
-        self.target = _mlp(width, config.target_layers, *build).requires_grad_(False)
-        self.predictor = _mlp(width, config.predictor_layers, *build)
+        self.target = _network(config, shape, config.target_layers, self.generator).requires_grad_(False)
+        self.predictor = _network(config, shape, config.predictor_layers, self.generator)
         if config.normalise_target:
             nn.init.zeros_(self.predictor[-1].weight)
         self.to(device)
@@ -59,7 +62,7 @@ class RNDNovelty(Novelty):
         """float32 `[T + 1, B]`."""
         prepared = self._prepare(rollout)
         with torch.no_grad():
-            return self._error(prepared.inputs, prepared.targets)[prepared.inverse]
+            return self._error(prepared.obs, prepared.targets)[prepared.inverse]
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Train φ' on all of `obs[1:]`, in minibatches drawn at random over time and environments."""
@@ -70,43 +73,43 @@ class RNDNovelty(Novelty):
             order = torch.randperm(len(seen), generator=self.generator).to(seen.device)
             for batch in order.tensor_split(self.config.minibatches):
                 # Equal observations have equal errors: each is computed once and weighs as its copies would.
-                weights = torch.bincount(seen[batch], minlength=len(prepared.inputs))
+                weights = torch.bincount(seen[batch], minlength=len(prepared.obs))
                 rows = weights.nonzero().squeeze(1)
-                loss = self.loss(prepared.inputs[rows], prepared.targets[rows], weights[rows])
+                loss = self.loss(
+                    prepared.obs.index_select(0, rows), prepared.targets.index_select(0, rows), weights[rows]
+                )
                 self.optimiser.step(loss)
                 losses.append(loss.detach())
         self._prepared = None
         return {"intrinsic/predictor_loss": float(torch.stack(losses).mean())}
 
-    def loss(self, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def loss(self, obs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Mean of n(o) or of n(o)² over observations that occur `weights [U]` times each; a scalar."""
-        error = self._error(inputs, targets)
+        error = self._error(obs, targets)
         if self.config.loss == "square":
             error = error.square()
         return (weights * error).sum() / weights.sum().clamp(min=1)
 
-    def _error(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def _error(self, obs: Tensor, targets: Tensor) -> Tensor:
         """‖φ(o) - φ'(o)‖₂, `[U]`. At an error of exactly 0 its gradient is 0, by vector_norm's convention."""
-        return torch.linalg.vector_norm(targets - self.predictor(inputs), dim=-1)
+        return torch.linalg.vector_norm(targets - self.predictor(obs), dim=-1)
 
-    def _target(self, inputs: Tensor) -> Tensor:
+    def _target(self, obs: Tensor) -> Tensor:
         """φ(o), `[U, outputs]`; where normalised, of mean 0 and norm 1 for every observation."""
-        output = self.target(inputs)
+        output = self.target(obs)
         if not self.config.normalise_target:
             return output
         return nn.functional.normalize(output - output.mean(dim=-1, keepdim=True), dim=-1)
 
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> _Prepared:
-        """What `measure` and `update` of a rollout share: distinct observations, encoded, and φ of them."""
+        """What `measure` and `update` of a rollout share: the distinct observations, and φ of them."""
         if self._prepared is not None and self._prepared[0]() is rollout:
             return self._prepared[1]
-        obs = rollout.obs[self.source]
-        rows = obs.flatten(0, 1)
-        as_bytes = rows.flatten(1).contiguous().view(torch.uint8)
-        first, inverse, _ = distinct(as_bytes)
-        inputs = self.encoder(rows[first])
-        prepared = _Prepared(inverse.view(obs.shape[:2]), inputs, self._target(inputs))
+        every = rollout.obs[self.source].flatten(0, 1)
+        first, inverse, _ = distinct(every)
+        obs = every[first]
+        prepared = _Prepared(inverse.view(rollout.starts.shape), obs, self._target(obs))
         self._prepared = weakref.ref(rollout), prepared
         return prepared
 
@@ -123,8 +126,8 @@ class RNDNovelty(Novelty):
 class _Prepared:
     inverse: Tensor
     """int64 `[T + 1, B]`: which distinct observation each is."""
-    inputs: Tensor
-    """float32 `[U, width]`."""
+    obs: Tensor
+    """`[U, ...]`."""
     targets: Tensor
     """float32 `[U, outputs]`."""
 
@@ -140,25 +143,25 @@ class _Scaled(nn.Module):
         return obs.flatten(1).float() * self.factor
 
 
-def _encoding(name: str, shape: tuple[int, ...]) -> tuple[str, nn.Module, int]:
-    """The observation that RND reads, its encoder, and the width of the result."""
+SOURCES = {"onehot": "image", "codes": "image", "raw": "vector"}
+"""Which observation each `RNDConfig.encoding` reads."""
+
+
+def _network(
+    config: RNDConfig, shape: tuple[int, ...], layers: int, generator: torch.Generator
+) -> nn.Sequential:
+    """`layers` hidden layers with ReLU on the encoded observation; orthogonal weights, zero biases."""
     size = math.prod(shape)
-    if name == "onehot":
-        return "image", OneHot(), size // 3 * CELL_WIDTH
-    if name == "codes":
-        return "image", _Scaled(0.1), size
-    if name == "raw":
-        return "vector", _Scaled(1.0), size
-    raise UsageError(f"there is no RND encoding '{name}'; choose onehot, codes or raw")
-
-
-def _mlp(inputs: int, layers: int, hidden: int, outputs: int, generator: torch.Generator) -> nn.Sequential:
-    """`layers` hidden layers with ReLU; orthogonal weights, zero biases (Burda et al. 2018)."""
-    widths = [inputs, *[hidden] * layers, outputs]
+    widths = [size, *[config.hidden] * layers, config.outputs]
+    linears: list[nn.Module] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
     parts: list[nn.Module] = []
-    for i, (width_in, width_out) in enumerate(pairwise(widths)):
-        linear = nn.utils.skip_init(nn.Linear, width_in, width_out)
-        nn.init.orthogonal_(linear.weight, gain=2**0.5 if i < layers else 1.0, generator=generator)
+    if config.encoding == "onehot":
+        linears[0] = OneHotLinear(size // 3, widths[1])
+    else:
+        parts.append(_Scaled(0.1 if config.encoding == "codes" else 1.0))
+    for linear in linears:
+        last = linear is linears[-1]
+        nn.init.orthogonal_(linear.weight, gain=1.0 if last else 2**0.5, generator=generator)
         nn.init.zeros_(linear.bias)
-        parts += [linear, nn.ReLU()]
-    return nn.Sequential(*parts[:-1])
+        parts += [linear] if last else [linear, nn.ReLU()]
+    return nn.Sequential(*parts)
