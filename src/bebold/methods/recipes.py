@@ -1,20 +1,24 @@
-"""Each published method as one row: which novelty, which difference, which restriction."""
+"""Each published method as one row: which novelty, which difference, which restriction.
+
+The table is plain data: reading it, as the command line's help does, does not load PyTorch.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from bebold.config import IntrinsicConfig
 from bebold.errors import UsageError
-from bebold.methods.intrinsic import IntrinsicReward
-from bebold.methods.novelty import ConstantNovelty, CountNovelty, Novelty
-from bebold.methods.rnd import RNDNovelty
-from bebold.optimise import Peers
+
+if TYPE_CHECKING:
+    import torch
+
+    from bebold.methods.intrinsic import IntrinsicReward
+    from bebold.methods.novelty import Novelty
+    from bebold.optimise import Peers
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,10 @@ def build_intrinsic(
     ------
     UsageError : no such method, or the environment does not show what the method needs
     """
+    from bebold.methods.intrinsic import IntrinsicReward
+    from bebold.methods.novelty import ConstantNovelty, CountNovelty
+    from bebold.methods.rnd import RNDNovelty
+
     config = config or IntrinsicConfig()
     recipe = find_recipe(method)
 
