@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +17,22 @@ from bebold.errors import UsageError
 from bebold.gridworld.tasks import find_task
 
 T = TypeVar("T")
+
+MAY_BE_ZERO = {
+    "seed",
+    "workers",
+    "checkpoint_interval",
+    "evaluation.interval",
+    "ppo.entropy",
+    "ppo.value_loss",
+    "intrinsic.coefficient",
+    "intrinsic.alpha",
+    "intrinsic.rnd.target_layers",
+    "intrinsic.rnd.predictor_layers",
+}
+SHARES = {"ppo.discount", "ppo.gae_lambda"}
+SEEDS = 1000
+"""Seeds of training runs are below this: each draws its levels from a million of its own."""
 
 
 def to_yaml(config: TrainConfig, **about: str | None) -> str:
@@ -100,54 +116,32 @@ def validate(config: TrainConfig) -> None:
 
     find_task(config.task)
     find_recipe(config.method)
-    ppo, intrinsic, network = config.ppo, config.intrinsic, config.network
-    at_least: list[tuple[str, float, float]] = [
-        ("total_steps", config.total_steps, 1),
-        ("num_envs", config.num_envs, 1),
-        ("unroll", config.unroll, 1),
-        ("workers", config.workers, 0),
-        ("seed", config.seed, 0),
-        ("checkpoint_interval", config.checkpoint_interval, 0),
-        ("network.hidden", network.hidden, 1),
-        ("network.memory", network.memory, 1),
-        ("ppo.epochs", ppo.epochs, 1),
-        ("ppo.minibatches", ppo.minibatches, 1),
-        ("ppo.entropy", ppo.entropy, 0),
-        ("ppo.value_loss", ppo.value_loss, 0),
-        ("intrinsic.coefficient", intrinsic.coefficient, 0),
-        ("intrinsic.alpha", intrinsic.alpha, 0),
-        ("intrinsic.count_capacity", intrinsic.count_capacity, 1),
-        ("intrinsic.rnd.hidden", intrinsic.rnd.hidden, 1),
-        ("intrinsic.rnd.outputs", intrinsic.rnd.outputs, 1),
-        ("intrinsic.rnd.target_layers", intrinsic.rnd.target_layers, 0),
-        ("intrinsic.rnd.predictor_layers", intrinsic.rnd.predictor_layers, 0),
-        ("evaluation.interval", config.evaluation.interval, 0),
-        ("evaluation.episodes", config.evaluation.episodes, 1),
-    ]
-    for name, value, least in at_least:
-        if not value >= least:  # also refuses NaN
-            raise UsageError(f"{name} is {value}; it must be at least {least}")
-    positive: list[tuple[str, float]] = [
-        ("ppo.learning_rate", ppo.learning_rate),
-        ("ppo.adam_eps", ppo.adam_eps),
-        ("ppo.clip", ppo.clip),
-        ("ppo.max_grad_norm", ppo.max_grad_norm),
-        ("ppo.extrinsic_scale", ppo.extrinsic_scale),
-        ("intrinsic.key_bin", intrinsic.key_bin),
-        ("intrinsic.rnd.learning_rate", intrinsic.rnd.learning_rate),
-    ]
-    for name, value in positive:
-        if not 0 < value < float("inf"):
-            raise UsageError(f"{name} is {value}; it must be a positive number")
-    for name, value in (("ppo.discount", ppo.discount), ("ppo.gae_lambda", ppo.gae_lambda)):
-        if not 0 <= value <= 1:
+    for name, value in _numbers(config):
+        if name in SHARES and not 0 <= value <= 1:
             raise UsageError(f"{name} is {value}; it must lie between 0 and 1")
+        if not 0 <= value < float("inf"):  # nor NaN
+            raise UsageError(f"{name} is {value}; it must be a number that is not negative")
+        if value == 0 and name not in MAY_BE_ZERO | SHARES:
+            raise UsageError(f"{name} is {value}; it must be positive")
+    if config.seed >= SEEDS:
+        raise UsageError(
+            f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation"
+        )
     workers = worker_count(config)
-    if config.num_envs % (workers * ppo.minibatches):
+    if config.num_envs % (workers * config.ppo.minibatches):
         raise UsageError(
             f"num_envs is {config.num_envs}; it must be a multiple of workers x ppo.minibatches "
-            f"= {workers} x {ppo.minibatches} = {workers * ppo.minibatches}"
+            f"= {workers} x {config.ppo.minibatches} = {workers * config.ppo.minibatches}"
         )
+
+
+def _numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            yield from _numbers(value, f"{prefix}{field.name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield prefix + field.name, value
 
 
 def worker_count(config: TrainConfig) -> int:
