@@ -37,8 +37,9 @@ DIRECTION_Y = np.array(STEP_Y, dtype=np.int64)
 def _row_visibility_table() -> np.ndarray:
     """What one row of Farama's visibility pass does, for each (mask, clear) pair of 7-bit rows.
 
-    `mask` says which cells of a row are seen before its pass, `clear` which let sight through. The entry, uint16
-    [128 * 128], holds the row's final mask (low 7 bits) and what it lights up in the next row (high 7 bits).
+    `mask` says which cells of a row are seen before its pass, `clear` which let sight through. The entry,
+    uint16 [128 * 128], holds the row's final mask (low 7 bits) and what it lights up in the next row (high
+    7 bits).
     """
     cells = 1 << VIEW
     mask, clear = np.divmod(np.arange(cells * cells), cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from bebold.gridworld import kernels
 from bebold.gridworld.cells import VIEW
 from bebold.gridworld.levels import level_module
 from bebold.gridworld.random import seeded_generator
+from bebold.gridworld.seeds import Seed, seeds_of_envs
 from bebold.gridworld.state import State
 from bebold.gridworld.tasks import Task, find_task
 
@@ -99,9 +99,7 @@ class MiniGridVectorEnv(VectorEnv):
         self._play(np.zeros(self.num_envs, dtype=np.int64), everybody, outputs)
         self.observe()
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, Info]:
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
         """Start new episodes.
 
         An integer seed gives environment i the stream of `seed + i`; without one, each stream goes on (the
@@ -109,7 +107,10 @@ class MiniGridVectorEnv(VectorEnv):
         only. With `fixed_seed` there is one level only and seeds change nothing.
         """
         mask = self._reset_mask(options)
-        self._seed(seed, mask)
+        for i, one in enumerate(seeds_of_envs(seed, self.num_envs)):
+            if mask[i] and (one is not None or not self._state.seeded[i]):
+                self._state.generators[i] = seeded_generator(one)
+        self._state.seeded |= mask
         self._start_levels(mask)
         self._state.ended &= ~mask
         self._state.started[:] = True
@@ -128,19 +129,12 @@ class MiniGridVectorEnv(VectorEnv):
             raise ValueError("The first reset must be of all environments: leave reset_mask out.")
         return np.array(mask)
 
-    def _seed(self, seed: int | Sequence[int | None] | None, mask: np.ndarray) -> None:
-        if seed is None or isinstance(seed, (int, np.integer)):
-            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = [None if one is None else int(one) for one in seed]
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"reset got {len(seeds)} seeds for {self.num_envs} environments.")
-        if any(one is not None and one < 0 for one in seeds):
-            raise ValueError("Seeds must not be negative.")
-        for i in np.flatnonzero(mask):
-            if seeds[i] is not None or not self._state.seeded[i]:
-                self._state.generators[i] = seeded_generator(seeds[i])
-        self._state.seeded |= mask
+    def seed_generators(self, seed: Seed) -> None:
+        """Start generators afresh, so that the next `reset()` is as `reset(seed=seed)`."""
+        for i, one in enumerate(seeds_of_envs(seed, self.num_envs)):
+            if one is not None:
+                self._state.generators[i] = seeded_generator(one)
+                self._state.seeded[i] = True
 
     def step(self, actions: Any) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, Info]:
         """Play `actions` int [B]; return observations, `reward` float64 [B], two flags bool [B], info."""

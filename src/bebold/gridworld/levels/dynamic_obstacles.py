@@ -1,4 +1,4 @@
-"""Dynamic-Obstacles: an empty room in which blue balls move about; to walk into one ends the episode at -1."""
+"""Dynamic-Obstacles: an empty room in which balls move about; to walk into one ends the episode at -1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def generate(mask, parameters, cells, agent, target, obstacles, rng):
 
 @jit
 def before_step(actions, resetting, cells, agent, obstacles, grid_hash, rng, hits_obstacle):
-    """Note which agents face an obstacle or a wall, then move every obstacle; other actions become a left turn."""
+    """Note which agents face a ball or a wall, then move every ball; unknown actions become a left turn."""
     for b in range(actions.shape[0]):
         if resetting[b]:
             continue

@@ -30,9 +30,8 @@ CORNER_J = np.array((0, 2, 2, 0), dtype=np.int64)
 
 @jit
 def generate(mask, parameters, cells, agent, target, obstacles, rng):
-    """Draw levels; parameters: columns, rows, agent's column and row, quarters, key_in_box, blocked, repaired.
-
-    The two-room mazes have 0 quarters.
+    """Draw levels; parameters: columns, rows, agent's column and row, quarters (0: the two-room mazes), then
+    whether keys are in boxes, doors are blocked, and the levels are the repaired ones.
     """
     columns, rows = parameters[0], parameters[1]
     door_position = np.empty((columns, rows, 4, 2), dtype=np.int64)
@@ -82,8 +81,8 @@ def _draw_all_colors(rng, colors):
 def _build_side_room(rng, grid, agent, door_position, connected, colors, side, key_in_box, blocked, repaired):
     """Join the room in direction `side` to the middle one, and lock its doors to the two corners beside it.
 
-    In the v0 levels a blocking ball comes after the first key and may take the place of the box that hides it;
-    the repaired levels place both keys after both balls.
+    In the v0 levels a blocking ball comes after the first key and may take the place of the box that hides
+    it; the repaired levels place both keys after both balls.
     """
     i, j = 1 + DIRECTION_X[side], 1 + DIRECTION_Y[side]
     add_door(grid, door_position, connected, 1, 1, side, colors[side], False)

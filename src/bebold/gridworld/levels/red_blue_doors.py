@@ -1,4 +1,4 @@
-"""RedBlueDoors: a room with a red door in its left wall and a blue one in its right, to be opened in this order."""
+"""RedBlueDoors: a red door in the left wall and a blue one in the right, to be opened in this order."""
 
 from __future__ import annotations
 

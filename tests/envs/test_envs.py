@@ -1,0 +1,125 @@
+"""One contract for our engine, Farama's environments and other Gymnasium environments."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from bebold.envs import make_envs, make_farama_envs
+from bebold.gridworld import UnknownTask
+
+TASK = "MiniGrid-Empty-Random-5x5-v0"
+
+
+def test_ours_and_faramas_are_interchangeable() -> None:
+    ours, theirs = make_envs(TASK, 3, full_grid=True), make_farama_envs(TASK, 3, full_grid=True)
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert ours.single_action_space == theirs.single_action_space
+    assert ours.metadata["autoreset_mode"] == theirs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+    seeds = [5, 900, 33]
+    results = [envs.reset(seed=seeds) for envs in (ours, theirs)]
+    rng = np.random.default_rng(0)
+    ends = 0
+    for _ in range(250):
+        (observation, info), (expected, expected_info) = results
+        assert observation.keys() == expected.keys()
+        for name in expected:
+            np.testing.assert_array_equal(observation[name], expected[name])
+            assert observation[name].dtype == expected[name].dtype
+        for name in ("agent_pos", "elapsed_steps"):
+            np.testing.assert_array_equal(info[name], expected_info[name])
+        assert ("episode" in info) == ("episode" in expected_info)
+        if "episode" in info:
+            ends += int(info["_episode"].sum())
+            np.testing.assert_array_equal(info["_episode"], expected_info["_episode"])
+            for name in ("r", "l"):
+                np.testing.assert_array_equal(info["episode"][name], expected_info["episode"][name])
+        actions = rng.choice(3, size=3, p=[0.2, 0.2, 0.6])
+        outcomes = [envs.step(actions) for envs in (ours, theirs)]
+        for mine, faramas in zip(outcomes[0][1:4], outcomes[1][1:4], strict=True):
+            np.testing.assert_array_equal(mine, faramas)
+        results = [(outcome[0], outcome[4]) for outcome in outcomes]
+    assert ends > 10
+    theirs.close()
+
+
+@pytest.mark.parametrize("make", [make_envs, make_farama_envs])
+def test_seed_is_that_of_the_first_reset_only(make) -> None:
+    seeded, other = make(TASK, 2, seed=7), make(TASK, 2)
+    first, again = seeded.reset()[0], seeded.reset()[0]
+    np.testing.assert_array_equal(first["image"], other.reset(seed=7)[0]["image"])
+    np.testing.assert_array_equal(again["image"], other.reset()[0]["image"])
+
+
+def test_without_autoreset_an_ended_environment_waits() -> None:
+    envs = make_farama_envs("MiniGrid-Dynamic-Obstacles-5x5-v0", 1, seed=1, autoreset=False)
+    envs.reset()
+    ended = False
+    while not ended:  # forward until a wall or a ball is hit, which ends the episode
+        observation, reward, terminated, _, info = envs.step(np.array([2]))
+        ended = bool(terminated[0])
+    assert reward[0] == -1.0
+    later, reward, terminated, truncated, later_info = envs.step(np.array([2]))
+    np.testing.assert_array_equal(later["image"], observation["image"])
+    assert later_info["elapsed_steps"] == info["elapsed_steps"]
+    assert reward[0] == 0.0 and not terminated[0] and not truncated[0]
+
+
+def test_another_environment_observes_a_dict_and_counts_its_episodes() -> None:
+    envs = make_envs("CartPole-v1", 3, seed=4)
+    assert envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+    observation, info = envs.reset()
+    for i in range(3):
+        single = gymnasium.make("CartPole-v1")
+        np.testing.assert_array_equal(observation["vector"][i], single.reset(seed=4 + i)[0])
+    lengths = np.zeros(3, dtype=np.int64)
+    ended = np.zeros(3, dtype=bool)
+    for _ in range(120):
+        observation, reward, terminated, truncated, info = envs.step(np.zeros(3, dtype=np.int64))
+        lengths = np.where(ended, 0, lengths + 1)
+        np.testing.assert_array_equal(info["elapsed_steps"], lengths)
+        assert not reward[ended].any()
+        ended = terminated | truncated
+        if ended.any():
+            np.testing.assert_array_equal(info["_episode"], ended)
+            np.testing.assert_array_equal(info["episode"]["r"], np.where(ended, lengths, 0))
+            np.testing.assert_array_equal(info["episode"]["l"], np.where(ended, lengths, 0))
+    assert observation["vector"].shape == (3, 4)
+    envs.close()
+
+
+def test_another_environment_can_keep_its_seed() -> None:
+    envs = make_envs("CartPole-v1", 2, fixed_seed=11)
+    first = envs.reset(seed=3)[0]["vector"]
+    np.testing.assert_array_equal(first[0], first[1])
+    ended = np.zeros(2, dtype=bool)
+    resets = 0
+    for _ in range(60):
+        observation, _, terminated, truncated, _ = envs.step(np.array([0, 1]))
+        resets += int(ended.sum())
+        np.testing.assert_array_equal(observation["vector"][ended], first[ended])
+        ended = terminated | truncated
+    assert resets > 4
+    envs.close()
+
+
+def test_minigrid_tasks_without_an_engine_come_from_farama() -> None:
+    envs = make_envs("MiniGrid-MemoryS7-v0", 2, seed=0)
+    observation, _ = envs.reset()
+    assert observation.keys() == {"image", "direction"}
+    assert observation["image"].shape == (2, 7, 7, 3)
+    envs.close()
+
+
+def test_what_cannot_be_made_is_refused_in_one_sentence() -> None:
+    with pytest.raises(UnknownTask, match="did you mean KCS4R3"):
+        make_envs("KCS4R", 2)
+    with pytest.raises(ValueError, match="full grid"):
+        make_envs("CartPole-v1", 2, full_grid=True)
+    for make in (make_envs, make_farama_envs):
+        with pytest.raises(ValueError, match="at least 1"):
+            make(TASK, 0)
+        with pytest.raises(ValueError, match="3 seeds for 2"):
+            make(TASK, 2).reset(seed=[1, 2, 3])
