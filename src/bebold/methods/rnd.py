@@ -51,7 +51,7 @@ class RNDNovelty(Novelty):
         self.target = _network(config, shape, config.target_layers, self.generator).requires_grad_(False)
         self.predictor = _network(config, shape, config.predictor_layers, self.generator)
         if config.normalise_target:
-            nn.init.zeros_(self.predictor[-1].weight)
+            nn.init.zeros_(self.predictor[-1].get_parameter("weight"))
         self.to(device)
         self.optimiser = Optimiser(
             self.predictor.parameters(), learning_rate=config.learning_rate, peers=peers
@@ -70,8 +70,7 @@ class RNDNovelty(Novelty):
         seen = prepared.inverse[counted(rollout)]
         losses = []
         for _ in range(self.config.epochs):
-            order = torch.randperm(len(seen), generator=self.generator).to(seen.device)
-            for batch in order.tensor_split(self.config.minibatches):
+            for batch in self._shuffle(len(seen)).to(seen.device).tensor_split(self.config.minibatches):
                 # Equal observations have equal errors: each is computed once and weighs as its copies would.
                 weights = torch.bincount(seen[batch], minlength=len(prepared.obs))
                 rows = weights.nonzero().squeeze(1)
@@ -82,6 +81,11 @@ class RNDNovelty(Novelty):
                 losses.append(loss.detach())
         self._prepared = None
         return {"intrinsic/predictor_loss": float(torch.stack(losses).mean())}
+
+    def _shuffle(self, n: int) -> Tensor:
+        """A random order of `n`. Draws one number, so that workers with unequal `n` keep equal generators."""
+        seed = torch.randint(2**62, (), generator=self.generator)
+        return torch.randperm(n, generator=torch.Generator().manual_seed(int(seed)))
 
     def loss(self, obs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Mean of n(o) or of n(o)² over observations that occur `weights [U]` times each; a scalar."""
@@ -153,7 +157,9 @@ def _network(
     """`layers` hidden layers with ReLU on the encoded observation; orthogonal weights, zero biases."""
     size = math.prod(shape)
     widths = [size, *[config.hidden] * layers, config.outputs]
-    linears: list[nn.Module] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
+    linears: list[nn.Linear | OneHotLinear] = [
+        nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)
+    ]
     parts: list[nn.Module] = []
     if config.encoding == "onehot":
         linears[0] = OneHotLinear(size // 3, widths[1])

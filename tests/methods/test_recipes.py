@@ -1,0 +1,91 @@
+"""The table of methods is complete, cites, and builds."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from bebold.config import IntrinsicConfig, RNDConfig, TrainConfig
+from bebold.errors import UsageError
+from bebold.methods.recipes import RECIPES, build_intrinsic
+
+SHAPES = {"image": (7, 7, 3)}
+NEEDS = {
+    "bebold": {"image"},
+    "rnd": {"image"},
+    "rnd-episodic": {"image"},
+    "bebold-no-episodic": {"image"},
+    "bebold-no-clip": {"image"},
+    "bebold-count": {"key"},
+    "episodic": set(),
+    "none": set(),
+}
+
+
+def test_every_method_stands_in_the_table():
+    assert RECIPES.keys() == NEEDS.keys()
+    assert TrainConfig().method in RECIPES
+    assert len({(r.novelty, r.difference, r.restriction) for r in RECIPES.values()}) == len(RECIPES)
+
+
+@pytest.mark.parametrize("method", RECIPES)
+def test_every_method_builds_says_what_it_needs_and_reports(view_rollout, method):
+    intrinsic = build_intrinsic(method, obs_shapes=SHAPES)
+    assert intrinsic.needs == NEEDS[method]
+    rollout = view_rollout(0)
+    rollout.obs["key"] = torch.zeros(9, 6, dtype=torch.int64)
+    bonus = intrinsic.reward(rollout)
+    assert bonus.shape == (8, 6)
+    assert bonus.dtype == torch.float32
+    assert (bonus[~rollout.valid] == 0).all()
+    assert bonus.any() == (method != "none")
+    stats = intrinsic.update(rollout)
+    assert all(isinstance(value, float) for value in stats.values())
+    expected = {"intrinsic/reward_mean", "intrinsic/first_visit_fraction"}
+    if NEEDS[method]:
+        expected |= {"intrinsic/novelty_mean"}
+    if "image" in NEEDS[method]:
+        expected |= {"intrinsic/predictor_loss"}
+    assert expected <= stats.keys()
+    assert ("intrinsic/predictor_loss" in stats) == ("image" in NEEDS[method])
+
+
+def test_methods_differ_as_their_formulas_say(view_rollout):
+    """At the start every RND error is 1, so that each bonus can be read off."""
+    rollout = view_rollout(1)
+    first = (rollout.episodic_count[1:] == 1).float()
+    valid = rollout.valid.float()
+    expected = {
+        "bebold": 0.75 * first,
+        "bebold-no-episodic": torch.full((8, 6), 0.75),
+        "bebold-no-clip": 0.75 * first,
+        "rnd": torch.ones(8, 6),
+        "rnd-episodic": first,
+        "episodic": first,
+        "none": torch.zeros(8, 6),
+    }
+    for method, bonus in expected.items():
+        intrinsic = build_intrinsic(method, IntrinsicConfig(alpha=0.25), obs_shapes=SHAPES)
+        torch.testing.assert_close(intrinsic.reward(rollout), bonus * valid)
+
+
+def test_an_unknown_method_gets_a_suggestion():
+    with pytest.raises(UsageError, match="no method 'bebolt'; did you mean bebold"):
+        build_intrinsic("bebolt", obs_shapes=SHAPES)
+    with pytest.raises(UsageError, match=r"did you mean bebold or rnd .* or none\?"):
+        build_intrinsic("zzz", obs_shapes=SHAPES)
+
+
+def test_missing_observations_are_named():
+    with pytest.raises(UsageError, match=r"reads 'image', and the environment shows vector: .* raw"):
+        build_intrinsic("rnd", obs_shapes={"vector": (4,)})
+    raw = IntrinsicConfig(rnd=RNDConfig(encoding="raw"))
+    with pytest.raises(UsageError, match=r"reads 'vector', and the environment shows image"):
+        build_intrinsic("rnd", raw, obs_shapes=SHAPES)
+    assert build_intrinsic("rnd", raw, obs_shapes={"vector": (4,)}).needs == {"vector"}
+
+
+def test_the_table_is_read_without_pytorch():
+    code = "import sys, bebold.methods.recipes, bebold.methods.counts; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,147 @@
+"""RND: what it measures, what it learns, and that its shortcuts change nothing."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from bebold.config import RNDConfig
+from bebold.encoding import OneHot, OneHotLinear
+from bebold.errors import UsageError
+from bebold.methods.rnd import RNDNovelty
+
+SHAPE = (7, 7, 3)
+ENCODINGS = ["onehot", "codes", "raw"]
+
+
+def make(**settings):
+    return RNDNovelty(SHAPE, RNDConfig(hidden=32, outputs=16, **settings), seed=1)
+
+
+def given(rollout_of, views, encoding):
+    if encoding != "raw":
+        return rollout_of(image=views)
+    return rollout_of(vector=views.float().mul(0.3).sub(1))
+
+
+def plain_error(rnd, obs, encoding):
+    """‖φ(o) - φ'(o)‖₂ of every observation `[N, ...]`, with dense products, none of them shared."""
+    encode = {
+        "onehot": OneHot(),
+        "codes": lambda x: x.flatten(1) / 10,
+        "raw": lambda x: x.flatten(1),
+    }[encoding]
+
+    def run(network):
+        x = encode(obs)
+        layers = [layer for layer in network if hasattr(layer, "weight")]
+        for i, layer in enumerate(layers):
+            weight = layer.weight if isinstance(layer, OneHotLinear) else layer.weight.t()
+            x = x @ weight + layer.bias
+            x = x if i == len(layers) - 1 else x.relu()
+        return x
+
+    target = run(rnd.target)
+    if rnd.config.normalise_target:
+        target = torch.nn.functional.layer_norm(target, target.shape[1:], eps=0) / target.shape[1] ** 0.5
+    return (target - run(rnd.predictor)).square().sum(dim=1).sqrt()
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_measure_is_the_error_of_every_observation(rollout_of, views_of, encoding, normalise):
+    rnd = make(encoding=encoding, normalise_target=normalise)
+    rnd.update(given(rollout_of, views_of(0), encoding))
+    rollout = given(rollout_of, views_of(1), encoding)
+    (obs,) = rollout.obs.values()
+    expected = plain_error(rnd, obs.flatten(0, 1), encoding).view(9, 6)
+    torch.testing.assert_close(rnd.measure(rollout), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["norm", "square"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_one_update_descends_the_plain_loss_over_all_rows(rollout_of, views_of, encoding, loss, monkeypatch):
+    """Duplicates computed once and weighed by their number give the same loss and the same gradient."""
+    rnd = make(encoding=encoding, loss=loss, minibatches=1)
+    # Off the zero at which the last layer starts, where half the gradient vanishes.
+    torch.nn.init.normal_(rnd.predictor[-1].weight, std=0.1, generator=torch.Generator().manual_seed(0))
+    rollout = given(rollout_of, views_of(2), encoding)
+    rollout = dataclasses.replace(rollout, successor_valid=torch.rand(9, 6) < 0.8)
+    (obs,) = rollout.obs.values()
+    error = plain_error(rnd, obs[1:][rollout.successor_valid[1:]], encoding)
+    plain = (error if loss == "norm" else error.square()).mean()
+    parameters = list(rnd.predictor.parameters())
+    gradients = torch.autograd.grad(plain, parameters)
+    monkeypatch.setattr(rnd.optimiser.adam, "step", lambda: None)
+    stats = rnd.update(rollout)
+    assert stats["intrinsic/predictor_loss"] == pytest.approx(plain.item(), rel=1e-5)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_minibatches_split_the_rollout(rollout_of, views_of, monkeypatch):
+    rnd = make(minibatches=3, epochs=2)
+    seen = []
+    loss = rnd.loss
+    monkeypatch.setattr(rnd, "loss", lambda *parts: (seen.append(parts), loss(*parts))[1])
+    views = views_of(3)
+    rnd.update(rollout_of(image=views))
+    assert [int(weights.sum()) for *_, weights in seen] == [16] * 6
+    # Put together, the parts of one pass hold each view as often as the rollout does.
+    for epoch in (seen[:3], seen[3:]):
+        obs = torch.cat([obs.repeat_interleave(weights, dim=0) for obs, _, weights in epoch]).flatten(1)
+        expected = views[1:].flatten(0, 1).flatten(1)
+        assert sorted(obs.tolist()) == sorted(expected.tolist())
+
+
+def test_error_falls_where_it_has_been_and_stays_at_one_elsewhere(rollout_of, views_of):
+    rnd = RNDNovelty(SHAPE, seed=0)
+    known, unknown = rollout_of(image=views_of(0, steps=32)), rollout_of(image=views_of(99))
+    torch.testing.assert_close(rnd.measure(known), torch.ones(33, 6))
+    for _ in range(100):
+        rnd.update(known)
+    assert rnd.measure(known).max() < 0.1
+    assert rnd.measure(unknown).mean() > 0.7
+    rnd.update(unknown)
+    assert rnd.measure(known).max() < 0.4
+
+
+def test_at_zero_error_the_gradient_is_finite(rollout_of, views_of):
+    rnd = make(normalise_target=False)
+    for layer in (rnd.target[-1], rnd.predictor[-1]):
+        torch.nn.init.zeros_(layer.weight)
+    rollout = rollout_of(image=views_of(0))
+    assert rnd.update(rollout)["intrinsic/predictor_loss"] == 0
+    assert (rnd.measure(rollout) == 0).all()
+
+
+def test_a_rollout_of_blanks_teaches_nothing(rollout_of, views_of):
+    rnd = make()
+    before = [p.clone() for p in rnd.predictor.parameters()]
+    blank = torch.zeros(9, 6, dtype=torch.bool)
+    assert rnd.update(rollout_of(image=views_of(0), successor_valid=blank))["intrinsic/predictor_loss"] == 0
+    assert all(torch.equal(a, b) for a, b in zip(before, rnd.predictor.parameters(), strict=True))
+
+
+def test_same_seed_same_networks_whatever_the_global_state(rollout_of, views_of):
+    globally = torch.get_rng_state()
+    one = make()
+    assert torch.equal(globally, torch.get_rng_state())
+    torch.manual_seed(123)
+    two, other = make(), RNDNovelty(SHAPE, one.config, seed=2)
+    rollout = rollout_of(image=views_of(0))
+    assert one.update(rollout) == two.update(rollout) != other.update(rollout)
+    assert torch.equal(one.measure(rollout), two.measure(rollout))
+
+
+def test_the_target_never_learns(rollout_of, views_of):
+    rnd = make()
+    before = {name: x.clone() for name, x in rnd.target.state_dict().items()}
+    rnd.update(rollout_of(image=views_of(0)))
+    assert all(torch.equal(before[name], x) for name, x in rnd.target.state_dict().items())
+    assert not any(p.requires_grad for p in rnd.target.parameters())
+
+
+def test_an_unknown_encoding_is_refused():
+    with pytest.raises(UsageError, match="choose one of onehot, codes, raw"):
+        make(encoding="pixels")
