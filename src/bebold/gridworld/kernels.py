@@ -80,6 +80,18 @@ def set_cell(framed, grid_hash, b, x, y, code):
 
 
 @jit
+def hash_grids(mask, cells, grid_hash):
+    """Hash the grids of the environments in `mask` from nothing; `set_cell` keeps the hashes in step later."""
+    for b in range(mask.shape[0]):
+        if mask[b]:
+            hashed = np.uint64(0)
+            for x in range(FRAME, cells.shape[1] - FRAME):
+                for y in range(FRAME, cells.shape[2] - FRAME):
+                    hashed ^= cell_hash(x, y, np.int64(cells[b, x, y]))
+            grid_hash[b] = hashed
+
+
+@jit
 def begin_episodes(mask, cells, carried, elapsed, returns, grid_hash):
     """Start the episodes of the environments that have just got a new level."""
     for b in range(mask.shape[0]):
@@ -87,11 +99,7 @@ def begin_episodes(mask, cells, carried, elapsed, returns, grid_hash):
             carried[b] = 0
             elapsed[b] = 0
             returns[b] = 0.0
-            hashed = np.uint64(0)
-            for x in range(FRAME, cells.shape[1] - FRAME):
-                for y in range(FRAME, cells.shape[2] - FRAME):
-                    hashed ^= cell_hash(x, y, np.int64(cells[b, x, y]))
-            grid_hash[b] = hashed
+    hash_grids(mask, cells, grid_hash)
 
 
 @jit

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from bebold.gridworld import kernels
 from bebold.gridworld.cells import FRAME, WALL_CELL
 from bebold.gridworld.random import GENERATOR_WORDS
 from bebold.gridworld.tasks import Task
@@ -22,7 +23,7 @@ class State:
     obstacles: np.ndarray  # int64 [B, N, 2]: x, y of moving balls
     elapsed: np.ndarray  # int64 [B]: steps of the episode
     returns: np.ndarray  # float64 [B]: reward of the episode
-    grid_hash: np.ndarray  # uint64 [B]
+    grid_hash: np.ndarray  # uint64 [B]: follows from the cells
     generators: np.ndarray  # uint64 [B, 6]: as in `random.py`
     seeded: np.ndarray  # bool [B]: the generator has been started
     ended: np.ndarray  # bool [B]: the next step resets
@@ -55,9 +56,10 @@ class State:
         return self.cells[:, FRAME:-FRAME, FRAME:-FRAME]
 
     def save(self, task: Task) -> dict[str, np.ndarray]:
-        """Copies of all arrays, without the frame, and the task's id as bytes, so that all is numbers."""
+        """Copies of all arrays but the frame and the hash, and the task's id as bytes."""
         saved = {field.name: getattr(self, field.name).copy() for field in dataclasses.fields(self)}
         saved["cells"] = self.grids.copy()
+        del saved["grid_hash"]
         saved["task"] = np.frombuffer(task.id.encode(), dtype=np.uint8).copy()
         return saved
 
@@ -87,6 +89,6 @@ class State:
                     f"The saved array {name!r} holds values no {task.id} can have: it is damaged."
                 )
         self.grids[:] = saved["cells"]
-        for field in dataclasses.fields(self):
-            if field.name != "cells":
-                getattr(self, field.name)[:] = saved[field.name]
+        for name in saved.keys() - {"cells", "task"}:
+            getattr(self, name)[:] = saved[name]
+        kernels.hash_grids(np.ones(len(self.agent), dtype=np.bool_), self.cells, self.grid_hash)
