@@ -81,7 +81,7 @@ def set_cell(framed, grid_hash, b, x, y, code):
 
 @jit
 def hash_grids(mask, cells, grid_hash):
-    """Hash the grids of the environments in `mask` from nothing; `set_cell` keeps the hashes in step later."""
+    """Hash the grids of the environments in `mask` afresh; later `set_cell` keeps the hashes in step."""
     for b in range(mask.shape[0]):
         if mask[b]:
             hashed = np.uint64(0)
