@@ -76,7 +76,8 @@ def test_there_must_be_a_run_to_open(tmp_path: Path, where: str) -> None:
 def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     with Run.create(CONFIG, tmp_path) as run:
         code = (
-            f"from pathlib import Path; from bebold.runs import Run; r = Run.open(Path({str(run.folder)!r})); "
+            f"from pathlib import Path; from bebold.runs import Run; "
+            f"r = Run.open(Path({str(run.folder)!r})); "
             "print('mine', flush=True); input()"
         )
         for work in (lambda: Run.create(CONFIG, tmp_path), lambda: Run.open(run.folder)):
@@ -151,7 +152,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
         run.save({"steps": 2}, WEIGHTS)
         assert [p.name for p in (run.folder / "checkpoints").iterdir()] == [older.name]
         older.write_bytes(b"")
-        with pytest.raises(RunError, match="no checkpoint in .* can be read; train anew"):
+        with pytest.raises(RunError, match=r"no checkpoint in .* can be read; train anew"):
             run.load()
 
 

@@ -6,7 +6,9 @@ loaded at first use.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from bebold.gridworld import register as _register
@@ -31,6 +33,17 @@ _HOME = {
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
 _register()
+
+
+class _Package(ModuleType):
+    """Keeps `bebold.train` and `bebold.evaluate` functions when the files of these names are imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -242,3 +242,7 @@ def _training(work: Callable[[], Path]) -> int:
 def _complain(error: Exception, code: int) -> int:
     print(f"bebold: {error}", file=sys.stderr)
     return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 LARGEST = 448
 """Pixels of the longer side of a frame, at most."""
-PAUSE = 1.0
-"""Seconds for which the last frame of an episode stays."""
+HOLD = 8
+"""Times that the last frame of an episode is shown."""
 
 GLYPHS = {
     "wall": "██",
@@ -90,13 +90,13 @@ def play_episode(policy: Policy, task: str, *, seed: int, greedy: bool = False) 
 def record_episode(
     policy: Policy, task: str, *, seed: int, greedy: bool = False, max_frames: int = 2000
 ) -> list[np.ndarray]:
-    """The frames, uint8 `[height, width, 3]`, of one episode; the last one again for a while."""
+    """The frames, uint8 `[height, width, 3]`, of one episode; the last one is held."""
     frames = []
     for moment in play_episode(policy, task, seed=seed, greedy=greedy):
         frames.append(moment.env.render())
         if len(frames) == max_frames:
             break
-    return frames
+    return frames + [frames[-1]] * (HOLD - 1)
 
 
 def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -> None:

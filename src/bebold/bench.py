@@ -1,0 +1,199 @@
+"""How fast this machine is at each part of the work, side by side in one go of under a minute."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bebold.config import EvaluationConfig, TrainConfig
+from bebold.envs import make_envs
+from bebold.errors import RunError
+from bebold.gridworld.tasks import find_task, make_farama
+from bebold.runs import read_metrics, run_folder
+
+TASK = "KCS4R3"
+ENGINE_TASKS = (TASK, "MRN7S8", "MRN12S10", "OMFull")
+NUM_ENVS = 256
+BUDGET = 45.0
+"""Seconds for everything; training gets what the rest has left, up to `TRAINING`."""
+TRAINING = 18.0
+WARM_UP = 3.0
+"""Seconds at the beginning of training that do not count."""
+
+
+def bench(*, as_json: bool = False) -> int:
+    """Measure, and print a table or one JSON object; returns the exit code."""
+    figures = measure(lambda text: None if as_json else print(text, flush=True))
+    if as_json:
+        print(json.dumps(figures))
+    return 0
+
+
+def measure(say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """All figures; `say` hears each as it is known."""
+    begun = time.monotonic()
+    say(f"steps a second on {len(os.sched_getaffinity(0))} cores, random actions where no policy is named")
+
+    def speak(name: str, value: float | None) -> None:
+        say(f"  {name:<50} {'not installed' if value is None else f'{value:>13,.0f}'}")
+
+    engine = {}
+    for task in ENGINE_TASKS:
+        engine[task] = engine_speed(task)
+        speak(f"engine, {task}, {NUM_ENVS} environments, one core", engine[task])
+    farama = farama_speed(TASK)
+    speak(f"Farama, {TASK}, one environment", farama)
+    envpool = envpool_speed(TASK)
+    speak(f"EnvPool, {TASK}, {NUM_ENVS} environments, one core", envpool)
+    collection = collection_speed(TASK)
+    speak(f"collection with the policy, {TASK}, one core", collection)
+    training = training_figures(TASK, min(TRAINING, begun + BUDGET - time.monotonic()))
+    speak(f"training, {TASK}, all cores", training["steps_per_second"])
+    say(f"memory of training, all processes (PSS): {training['peak_memory_bytes'] / 2**20:,.0f} MiB")
+    say("share of the training time: " + ", ".join(f"{k} {v:.0%}" for k, v in training["stages"].items()))
+    return {
+        "engine_steps_per_second": engine[TASK],
+        "farama_steps_per_second": farama,
+        "train_steps_per_second": training["steps_per_second"],
+        "peak_memory_bytes": training["peak_memory_bytes"],
+        "stages": training["stages"],
+        "engine": engine,
+        "envpool_steps_per_second": envpool,
+        "collect_steps_per_second": collection,
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def engine_speed(task: str, seconds: float = 1.0) -> float:
+    """`VectorEnv.step` on random actions over whole episodes, so that resets have their share."""
+    envs = make_envs(task, NUM_ENVS)
+    length = find_task(task).max_steps + 1  # one more: the step that resets
+    return _vector_speed(envs, length, seconds)
+
+
+def envpool_speed(task: str, seconds: float = 1.0) -> float | None:
+    """The same with EnvPool on one thread; None if it is not installed."""
+    try:
+        import envpool
+    except ImportError:
+        return None
+    envs = envpool.make_gymnasium(find_task(task).id, num_envs=NUM_ENVS, num_threads=1)
+    return _vector_speed(envs, find_task(task).max_steps + 1, seconds)
+
+
+def farama_speed(task: str, seconds: float = 2.0) -> float:
+    """Farama's environment in a plain loop on random actions, resets included."""
+    env = make_farama(task)
+    actions = np.random.default_rng(0).integers(7, size=100_000)
+    env.reset(seed=0)
+    begun, steps = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        _, _, terminated, truncated, _ = env.step(actions[steps % len(actions)])
+        if terminated or truncated:
+            env.reset()
+        steps += 1
+    speed = steps / (time.perf_counter() - begun)
+    env.close()
+    return speed
+
+
+def collection_speed(task: str, seconds: float = 2.0) -> float:
+    """One process acting and counting, and learning nothing."""
+    from bebold.parallel import Workers, prepare_process
+    from bebold.train import Trainer
+
+    prepare_process()
+    trainer = Trainer(TrainConfig(task=task, num_envs=NUM_ENVS // 2, device="cpu", workers=1), Workers())
+    trainer.collector.collect(trainer.policy)
+    begun, steps = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        steps += int(trainer.collector.collect(trainer.policy).valid.sum())
+    return steps / (time.perf_counter() - begun)
+
+
+def training_figures(task: str, seconds: float) -> dict[str, Any]:
+    """The real command, stopped after `seconds`: its speed, its memory, and what it spends its time on.
+
+    Raises
+    ------
+    RunError : training did not get as far as two updates
+    """
+    config = TrainConfig(task=task, evaluation=EvaluationConfig(interval=0))
+    with tempfile.TemporaryDirectory(prefix="bebold-bench-") as root:
+        command = [sys.executable, "-m", "bebold.cli", "train", "--task", task, "--root", root, "--quiet"]
+        command += ["--evaluation.interval", "0", "--total-steps", str(10**9)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        peak, end = 0, time.monotonic() + seconds
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                time.sleep(0.5)
+                peak = max(peak, tree_memory(process.pid))
+            process.send_signal(signal.SIGTERM)
+            _, complaint = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.wait()
+        metrics = read_metrics(run_folder(config, Path(root)))
+    steps, elapsed = metrics["steps"], metrics.get("time/elapsed", np.zeros(0))
+    if len(steps) < 2:
+        raise RunError(f"training did not get under way: {complaint.strip() or 'too little time'}")
+    counted = elapsed >= min(elapsed[0] + WARM_UP, elapsed[-2])
+    span = elapsed[counted][-1] - elapsed[counted][0]
+    known = [key for key in metrics if key.startswith("time/") and key != "time/elapsed"]
+    shares = {key.removeprefix("time/"): float(np.nansum(metrics[key][counted][1:]) / span) for key in known}
+    shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+    return {
+        "steps_per_second": float((steps[counted][-1] - steps[counted][0]) / span),
+        "peak_memory_bytes": peak,
+        "stages": {name: round(share, 4) for name, share in shares.items()},
+    }
+
+
+def tree_memory(pid: int) -> int:
+    """Bytes of a process and all below it, shared memory counted once (PSS); 0 where /proc is missing."""
+    total = 0
+    for process in _tree(pid):
+        try:
+            rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+        except OSError:
+            continue  # it has just ended
+        total += sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total
+
+
+def _tree(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in children.read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def _vector_speed(envs: Any, length: int, seconds: float) -> float:
+    count = (
+        int(envs.single_action_space.n) if hasattr(envs, "single_action_space") else int(envs.action_space.n)
+    )
+    actions = np.random.default_rng(0).integers(count, size=(length, NUM_ENVS))
+    envs.reset()
+    envs.step(actions[0])
+    begun, steps = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        for row in actions:
+            envs.step(row)
+        steps += length * NUM_ENVS
+    speed = steps / (time.perf_counter() - begun)
+    envs.close()
+    return speed
