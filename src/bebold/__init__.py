@@ -30,7 +30,7 @@ _HOME = {
     "evaluate": "evaluate",
     "load_policy": "evaluate",
 }
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 _register()
 
