@@ -1,0 +1,151 @@
+"""What run folders say: tables, curves, comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bebold import curves, report
+from bebold.config import TrainConfig
+from bebold.errors import UsageError
+from bebold.experiments import published
+from bebold.runs import Run
+
+
+def make_run(root: Path, returns: list[float], *, evaluated: bool = True, **settings: object) -> Path:
+    """A run folder in which the k-th update ends at k million steps with this return."""
+    with Run.create(replace(TrainConfig(task="KCS4R3", workers=2), **settings), root) as run:  # type: ignore[arg-type]
+        for million, value in enumerate(returns, start=1):
+            key = "eval/return_mean" if evaluated else "charts/episodic_return"
+            run.log(1_000_000 * million, {"charts/episodic_return": math.nan, key: value})
+            run.log(1_000_000 * million + 1, {"losses/policy": 0.0})
+    return run.folder
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [
+        ([], None),
+        ([0.9, 0.9], None),
+        ([0.9, 0.9, 0.9], 10),
+        ([0.9, 0.9, 0.5, 0.9, 0.9, 0.9, 0.0], 40),
+        ([0.8, 0.9, 0.9, 0.9], 20),
+        ([0.9, math.nan, 0.9, 0.9], None),
+    ],
+)
+def test_solved_is_three_in_a_row(returns: list[float], expected: int | None) -> None:
+    steps = [10 * (i + 1) for i in range(len(returns))]
+    assert published.steps_to_solve(steps, returns, 0.9) == expected
+    assert published.steps_to_solve(steps, returns, None) is None
+
+
+def test_published_numbers() -> None:
+    assert all(len(row) == len(published.TASKS) for row in published.RETURNS.values())
+    assert published.published_return("MRN7S8") == 0.67
+    assert published.published_return("OMFull") == 0.96
+    assert published.published_return("KCS3R3", "icm") == 0.45
+    assert published.published_return("KCS3R3", "episodic") is None
+    assert published.published_return("OM2Dlhb-v1") is None
+    assert published.solved_threshold("KCS4R3") == pytest.approx(0.8835)
+    assert published.solved_threshold("MiniGrid-Empty-5x5-v0") is None
+
+
+def test_a_run_is_summed_up(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [0.1, 0.89, 0.9, 0.91])
+    result = report.read_result(folder)
+    assert (result.task, result.steps, result.steps_to_solve) == ("KCS4R3", 4_000_001, 2_000_000)
+    np.testing.assert_array_equal(result.curve_steps, [1e6, 2e6, 3e6, 4e6])
+    assert result.evaluated and result.last_return == 0.91
+    assert 0 <= result.minutes < 1
+
+
+def test_a_verdict_counts_only_for_the_weights_it_was_about(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [0.5])
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps({"steps": 1_000_001, "return_mean": 0.7}))
+    assert report.read_result(folder).last_return == 0.7
+    path.write_text(json.dumps({"steps": 999, "return_mean": 0.7}))
+    assert report.read_result(folder).last_return == 0.5
+
+
+def test_without_evaluations_the_training_return_is_smoothed(tmp_path: Path) -> None:
+    values = [float(i % 2) for i in range(120)]
+    result = report.read_result(make_run(tmp_path, values, evaluated=False))
+    assert not result.evaluated and len(result.curve_returns) == 120
+    assert result.curve_returns[0] == 0 and result.curve_returns[1] == 0.5
+    np.testing.assert_allclose(result.curve_returns[49:], 0.5)
+
+
+def test_an_empty_run_can_be_reported(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [])
+    results = [report.read_result(folder)]
+    assert math.isnan(results[0].last_return)
+    curves.plot(results, tmp_path / "empty.png")
+    report.table(results)
+
+
+def test_runs_are_found_below_a_folder(tmp_path: Path) -> None:
+    a, b = make_run(tmp_path, [0.1]), make_run(tmp_path, [0.1], seed=2)
+    assert report.find_runs([tmp_path]) == [a, b]
+    assert report.find_runs([b, tmp_path]) == [b, a]
+    with pytest.raises(UsageError, match="there is no run in"):
+        report.find_runs([a, tmp_path / "none"])
+
+
+def test_the_table_has_a_line_a_run(tmp_path: Path) -> None:
+    make_run(tmp_path, [0.9, 0.9, 0.9])
+    make_run(tmp_path, [0.0], method="none")
+    results = [report.read_result(folder) for folder in report.find_runs([tmp_path])]
+    console = Console(width=120, file=io.StringIO())
+    console.print(report.table(results))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = [line.replace("│", " ").split() for line in text.splitlines() if "KCS4R3" in line]
+    assert lines[0][:7] == ["KCS4R3", "bebold", "1", "3,000,001", "1,000,000", "0.900", "0.93"]
+    assert lines[1][:7] == ["KCS4R3", "none", "1", "1,000,001", "-", "0.000", "0.00"]
+
+
+def test_comma_separated_values(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [0.9, 0.9, 0.9])
+    verdict = {"steps": 3_000_001, "return_mean": 0.91234567, "return_std": 0.1, "episodes": 512}
+    (folder / "evaluation.json").write_text(json.dumps(verdict))
+    make_run(tmp_path, [0.0], method="none", seed=4)
+    results = [report.read_result(folder) for folder in report.find_runs([tmp_path])]
+    report.write_csv(results, tmp_path / "new" / "summary.csv")
+    with (tmp_path / "new" / "summary.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert ",".join(first) == (
+        "task,method,preset,seed,steps,steps_to_solve,return_mean,return_std,return_greedy,episodes,minutes,"
+        "cores,commit"
+    )
+    assert first["return_mean"] == "0.9123" and first["steps_to_solve"] == "1000000" and first["cores"] == "2"
+    assert second["steps_to_solve"] == second["return_mean"] == second["episodes"] == ""
+
+
+def test_curves_are_a_picture(tmp_path: Path) -> None:
+    make_run(tmp_path, [0.1, 0.5, 0.9])
+    make_run(tmp_path, [0.0, 0.6], seed=2)
+    make_run(tmp_path, [0.0, 0.0, 0.1], method="none")
+    make_run(tmp_path, [0.2, 0.3], task="MiniGrid-Empty-5x5-v0", method="made-up")
+    results = [report.read_result(folder) for folder in report.find_runs([tmp_path])]
+    curves.plot(results, tmp_path / "curves.png")
+    picture = imageio.imread(tmp_path / "curves.png")
+    assert picture.shape[0] > 300 and picture.shape[1] > 800
+    blue = np.array([0x00, 0x72, 0xB2])
+    assert (np.abs(picture[..., :3].astype(int) - blue).sum(axis=-1) < 12).sum() > 100  # bebold's colour
+
+
+def test_the_mean_covers_what_all_seeds_cover() -> None:
+    a = (np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.5, 1.0]))
+    b = (np.array([1.5, 2.5]), np.array([1.0, 1.0]))
+    steps, mean = curves._mean([a, b])
+    np.testing.assert_allclose(steps, [1.5, 2.0, 2.5])
+    np.testing.assert_allclose(mean, [0.625, 0.75, 0.875])
