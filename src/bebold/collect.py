@@ -151,7 +151,10 @@ class Collector:
 def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """NumPy arrays as tensors, which a checkpoint can hold; unsigned 64-bit integers by their bit pattern."""
     return {
-        name: (x.dtype.name, torch.from_numpy(np.ascontiguousarray(x.view(f"i{x.itemsize}") if x.dtype.kind == "u" else x)))
+        name: (
+            x.dtype.name,
+            torch.from_numpy(np.ascontiguousarray(x.view(f"i{x.itemsize}") if x.dtype.kind == "u" else x)),
+        )
         if isinstance(x, np.ndarray)
         else x
         for name, x in arrays.items()

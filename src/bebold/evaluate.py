@@ -61,11 +61,11 @@ def evaluate(
     engine: Literal["farama", "fast"] = "farama",
 ) -> Evaluation:
     """Play levels `seed` to `seed + episodes - 1`, one episode each, with sampled or greedy actions."""
-    make = make_farama_envs if engine == "farama" else make_envs
     returns, lengths = [], []
     for first in range(seed, seed + episodes, BATCH):
         seeds = range(first, min(first + BATCH, seed + episodes))
-        envs = make(task, len(seeds))
+        farama = engine == "farama"
+        envs = make_farama_envs(task, len(seeds), autoreset=False) if farama else make_envs(task, len(seeds))
         played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
         envs.close()
         returns.append(played.returns)

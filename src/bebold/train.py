@@ -109,7 +109,9 @@ class Trainer:
             seed=config.seed,
             peers=workers,
         )
-        action_seed, split_seed = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
+        action_seed, split_seed = (
+            np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
+        )
         self.learner = PPO(
             self.policy,
             config.ppo,

@@ -1,0 +1,173 @@
+"""PPO's loss against a literal reading, step by step in plain Python."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bebold import networks
+from bebold.config import NetworkConfig, PPOConfig
+from bebold.errors import RunError
+from bebold.learners.ppo import PPO, clipped_surrogate
+from bebold.networks import ActorCritic
+from bebold.rollout import Rollout
+
+T, B, A = 5, 4, 7
+
+
+def make_policy(heads=1):
+    torch.manual_seed(0)
+    return ActorCritic((7, 7, 3), A, NetworkConfig(hidden=8, memory=8, value_heads=heads))
+
+
+def make_rollout(heads=1, seed=0):
+    """Random experience: environment 1 ends by success at step 1, environment 2 by time-out at step 3."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    terminated, truncated = torch.zeros(T, B, dtype=torch.bool), torch.zeros(T, B, dtype=torch.bool)
+    starts = torch.zeros(T + 1, B, dtype=torch.bool)
+    terminated[1, 1] = truncated[3, 2] = True
+    starts[3, 1] = starts[5, 2] = True
+    image = torch.randint(0, 4, (T + 1, B, 7, 7, 3), generator=generator, dtype=torch.uint8)
+    logits = normal(T, B, A)
+    action = torch.randint(0, A, (T, B), generator=generator)
+    return Rollout(
+        obs={"image": image},
+        action=action,
+        reward=terminated.float(),
+        terminated=terminated,
+        truncated=truncated,
+        starts=starts,
+        episodic_count=torch.ones(T + 1, B, dtype=torch.int32),
+        log_prob=logits.log_softmax(-1).gather(-1, action[..., None])[..., 0],
+        logits=logits,
+        value=normal(T + 1, B, heads),
+        state=normal(B, 8),
+    )
+
+
+def test_clipped_surrogate_by_hand():
+    ratio = torch.tensor([0.5, 0.5, 1.0, 1.5, 1.5])
+    advantage = torch.tensor([1.0, -1.0, 2.0, 1.0, -1.0])
+    result = clipped_surrogate(ratio.log(), torch.zeros(5), advantage, 0.2)
+    torch.testing.assert_close(result, torch.tensor([0.5, -0.8, 2.0, 1.2, -1.5]))
+
+
+def test_loss_is_the_literal_one(monkeypatch):
+    monkeypatch.setattr(networks, "product_dtype", lambda: torch.float32)
+    policy, rollout, bonus = make_policy(), make_rollout(), torch.rand(T, B)
+    config = PPOConfig(entropy=0.01, value_loss=0.7, extrinsic_scale=3.0)
+    ppo = PPO(policy, config, coefficient=0.5)
+    advantage, target = ppo.advantages(rollout, bonus)
+    loss, _ = ppo.loss(rollout, advantage, target, torch.arange(B))
+
+    total, count = 0.0, 0
+    for b in range(B):
+        # The advantage of each step, backwards, with plain numbers.
+        following, advantages = 0.0, [0.0] * T
+        for t in reversed(range(T)):
+            reward = 3.0 * float(rollout.reward[t, b]) + 0.5 * float(bonus[t, b])
+            cut = bool(rollout.terminated[t, b])
+            end = cut or bool(rollout.truncated[t, b])
+            next_value = 0.0 if cut else float(rollout.value[t + 1, b, 0])
+            delta = reward + 0.99 * next_value - float(rollout.value[t, b, 0])
+            following = delta + (0.0 if end else 0.99 * 0.95 * following)
+            advantages[t] = following
+        state = rollout.state[b : b + 1]
+        for t in range(T):
+            with torch.no_grad():
+                logits, value, state = policy.unroll(
+                    {"image": rollout.obs["image"][t : t + 1, b : b + 1]},
+                    state,
+                    rollout.starts[t : t + 1, b : b + 1],
+                )
+            if rollout.starts[t + 1, b]:
+                continue  # this step only reset
+            probs = logits[0, 0].softmax(-1).tolist()
+            ratio = probs[int(rollout.action[t, b])] / math.exp(float(rollout.log_prob[t, b]))
+            surrogate = min(ratio * advantages[t], min(max(ratio, 0.8), 1.2) * advantages[t])
+            goal = advantages[t] + float(rollout.value[t, b, 0])
+            entropy = -sum(p * math.log(p) for p in probs)
+            total += -surrogate + 0.7 * 0.5 * (float(value[0, 0, 0]) - goal) ** 2 - 0.01 * entropy
+            count += 1
+    assert count == T * B - 2
+    assert loss.item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_steps_that_only_reset_teach_nothing():
+    rollout, bonus = make_rollout(), torch.rand(T, B)
+    parameters = []
+    for changed in (False, True):
+        policy = make_policy()
+        ppo = PPO(policy, PPOConfig(), coefficient=0.1, seed=3)
+        if changed:
+            reset = ~rollout.valid
+            action = torch.where(reset, (rollout.action + 1) % A, rollout.action)
+            rollout = replace(rollout, action=action, reward=torch.where(reset, 9.0, rollout.reward))
+            bonus = torch.where(reset, 5.0, bonus)
+        ppo.update(rollout, bonus)
+        parameters.append(torch.cat([p.detach().flatten() for p in policy.parameters()]))
+    assert torch.equal(*parameters)
+
+
+def test_two_value_heads_add_up_to_one():
+    """With λ = 1 and values of zero, the summed advantage does not depend on how the reward is split."""
+    bonus = torch.rand(T, B)
+    config = PPOConfig(gae_lambda=1.0)
+    advantages = []
+    for heads in (1, 2):
+        rollout = make_rollout(heads)
+        rollout = replace(rollout, value=torch.zeros(T + 1, B, heads))
+        ppo = PPO(make_policy(heads), config, coefficient=0.3)
+        advantage, target = ppo.advantages(rollout, bonus)
+        assert target.shape == (T, B, heads)
+        advantages.append(advantage)
+    torch.testing.assert_close(*advantages)
+
+
+def test_update_makes_rewarded_actions_likelier():
+    policy = make_policy()
+    ppo = PPO(policy, PPOConfig(learning_rate=1e-2), coefficient=0.0)
+    base = make_rollout()
+    for turn in range(30):
+        action = torch.randint(0, A, (T, B), generator=torch.Generator().manual_seed(turn))
+        with torch.no_grad():
+            logits, value, _ = policy.unroll(
+                {"image": base.obs["image"]}, base.state, torch.zeros(T + 1, B).bool()
+            )
+        rollout = replace(
+            base,
+            action=action,
+            reward=(action == 3).float(),
+            terminated=torch.ones(T, B, dtype=torch.bool),
+            truncated=torch.zeros(T, B, dtype=torch.bool),
+            starts=torch.zeros(T + 1, B, dtype=torch.bool),
+            log_prob=logits[:-1].log_softmax(-1).gather(-1, action[..., None])[..., 0],
+            value=value,
+        )
+        stats = ppo.update(rollout, torch.zeros(T, B))
+    assert logits.softmax(-1)[..., 3].mean() > 0.9
+    assert stats["losses/entropy"] < math.log(A) / 2
+
+
+def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing():
+    policy, rollout = make_policy(), make_rollout()
+    before = [p.detach().clone() for p in policy.parameters()]
+    ppo = PPO(policy, PPOConfig(), coefficient=1.0)
+    with pytest.raises(RunError, match="lower the learning rate"):
+        ppo.update(rollout, torch.full((T, B), float("nan")))
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
+
+
+def test_state_goes_on_where_it_was(tmp_path):
+    rollout, bonus = make_rollout(), torch.rand(T, B)
+    one, other = (PPO(make_policy(), PPOConfig(), coefficient=0.1) for _ in range(2))
+    one.update(rollout, bonus)
+    torch.save(one.state_dict(), tmp_path / "state")
+    other.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    first, second = one.update(rollout, bonus), other.update(rollout, bonus)
+    assert first == second
