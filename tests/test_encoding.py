@@ -74,9 +74,7 @@ def test_hashes_are_the_same_in_every_version():
         return x ^ (x >> 31)
 
     def key(row):
-        return mix(
-            sum(byte * mix((i + 1) * 0x9E3779B97F4A7C15 % 2**64) for i, byte in enumerate(row)) % 2**64
-        )
+        return mix(sum(byte * mix((i + 1) * 0x9E3779B97F4A7C15 % 2**64) for i, byte in enumerate(row)) % 2**64)
 
     rows = np.random.default_rng(0).integers(0, 256, (20, 147), dtype=np.uint8)
     assert hash_rows(rows).tolist() == [key(row) for row in rows.tolist()]

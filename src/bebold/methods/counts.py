@@ -60,9 +60,7 @@ class EpisodicCounter:
         if len(keys) != self.num_envs or len(starts) != self.num_envs:
             raise ValueError(f"{len(keys)} keys and {len(starts)} starts for {self.num_envs} environments")
         counts = np.empty(self.num_envs, np.int32)
-        self.saturated += _visit(
-            self._slots, self._generations, self._sizes, self._limit, keys, starts, counts
-        )
+        self.saturated += _visit(self._slots, self._generations, self._sizes, self._limit, keys, starts, counts)
         return counts
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,9 +104,7 @@ class LifelongCounter:
 
     def __init__(self, capacity: int = 2**24):
         if capacity < 2 or capacity & (capacity - 1):
-            raise UsageError(
-                f"a lifelong counter of {capacity} slots is impossible: give a power of two from 2 up"
-            )
+            raise UsageError(f"a lifelong counter of {capacity} slots is impossible: give a power of two from 2 up")
         self.capacity = capacity
         self.size = 0
         self.saturated = 0

@@ -73,9 +73,7 @@ class IntrinsicReward(nn.Module):
     UsageError : an unknown part, or a difference of transition measures
     """
 
-    def __init__(
-        self, novelty: Novelty, *, difference: str = "none", restriction: str = "none", alpha: float = 1.0
-    ):
+    def __init__(self, novelty: Novelty, *, difference: str = "none", restriction: str = "none", alpha: float = 1.0):
         super().__init__()
         for kind, name, table in (
             ("difference", difference, DIFFERENCES),

@@ -90,11 +90,7 @@ class CountNovelty(Novelty):
 
 def counted(rollout: Rollout) -> Tensor:
     """bool `[T + 1, B]`: what to learn from: all but `obs[0]`, which the last rollout saw, and blanks."""
-    seen = (
-        torch.ones_like(rollout.starts)
-        if rollout.successor_valid is None
-        else rollout.successor_valid.clone()
-    )
+    seen = torch.ones_like(rollout.starts) if rollout.successor_valid is None else rollout.successor_valid.clone()
     seen[0] = False
     return seen
 

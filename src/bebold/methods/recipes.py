@@ -40,9 +40,7 @@ RECIPES: dict[str, Recipe] = {
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
     ),
     "rnd": Recipe("rnd", "none", "none", "n(o'); Burda et al. 2018"),
-    "rnd-episodic": Recipe(
-        "rnd", "none", "first_visit", "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"
-    ),
+    "rnd-episodic": Recipe("rnd", "none", "first_visit", "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
         "rnd", "clipped", "none", "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
     ),
@@ -55,9 +53,7 @@ RECIPES: dict[str, Recipe] = {
     "bebold-count": Recipe(
         "count", "clipped", "first_visit", "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
-    "episodic": Recipe(
-        "one", "none", "first_visit", "1{N_e(o') = 1}; BeBold's restriction alone, as a control"
-    ),
+    "episodic": Recipe("one", "none", "first_visit", "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
     "none": Recipe("zero", "none", "none", "0: the extrinsic reward alone"),
 }
 

@@ -42,9 +42,7 @@ class RNDNovelty(Novelty):
         super().__init__()
         self.config = config = config or RNDConfig()
         if config.encoding not in SOURCES:
-            raise UsageError(
-                f"there is no RND encoding '{config.encoding}'; choose one of {', '.join(SOURCES)}"
-            )
+            raise UsageError(f"there is no RND encoding '{config.encoding}'; choose one of {', '.join(SOURCES)}")
         self.source = SOURCES[config.encoding]
         self.needs = frozenset({self.source})
         self.generator = torch.Generator().manual_seed(seed)
@@ -53,9 +51,7 @@ class RNDNovelty(Novelty):
         if config.normalise_target:
             nn.init.zeros_(self.predictor[-1].get_parameter("weight"))
         self.to(device)
-        self.optimiser = Optimiser(
-            self.predictor.parameters(), learning_rate=config.learning_rate, peers=peers
-        )
+        self.optimiser = Optimiser(self.predictor.parameters(), learning_rate=config.learning_rate, peers=peers)
         self._prepared: tuple[weakref.ref[Rollout], _Prepared] | None = None
 
     def measure(self, rollout: Rollout) -> Tensor:
@@ -151,15 +147,11 @@ SOURCES = {"onehot": "image", "codes": "image", "raw": "vector"}
 """Which observation each `RNDConfig.encoding` reads."""
 
 
-def _network(
-    config: RNDConfig, shape: tuple[int, ...], layers: int, generator: torch.Generator
-) -> nn.Sequential:
+def _network(config: RNDConfig, shape: tuple[int, ...], layers: int, generator: torch.Generator) -> nn.Sequential:
     """`layers` hidden layers with ReLU on the encoded observation; orthogonal weights, zero biases."""
     size = math.prod(shape)
     widths = [size, *[config.hidden] * layers, config.outputs]
-    linears: list[nn.Linear | OneHotLinear] = [
-        nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)
-    ]
+    linears: list[nn.Linear | OneHotLinear] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
     parts: list[nn.Module] = []
     if config.encoding == "onehot":
         linears[0] = OneHotLinear(size // 3, widths[1])
