@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -101,21 +102,20 @@ class Watch:
 
     def run(self) -> int:
         from bebold.evaluate import TEST_SEED, load_policy
-        from bebold.video import record_episode, show_in_terminal, write_video
+        from bebold.video import check_video, record_episode, show_in_terminal, write_video
 
         if self.episodes < 1 or self.level < 0 or not self.fps > 0:
             raise UsageError("--episodes and --fps must be positive, and --level at least 0")
+        folder = self.source if self.source.is_dir() else self.source.parent
+        out = self.out or folder / "agent.gif"
+        check_video(out)
         policy, config = load_policy(self.source)
         seeds = range(TEST_SEED + self.level, TEST_SEED + self.level + self.episodes)
         if self.terminal:
             for seed in seeds:
                 show_in_terminal(policy, config.task, seed=seed, greedy=self.greedy, fps=self.fps)
             return 0
-        folder = self.source if self.source.is_dir() else self.source.parent
-        out = self.out or folder / "agent.gif"
-        frames = [
-            f for seed in seeds for f in record_episode(policy, config.task, seed=seed, greedy=self.greedy)
-        ]
+        frames = [f for seed in seeds for f in record_episode(policy, config.task, seed=seed, greedy=self.greedy)]
         write_video(frames, out, fps=self.fps)
         print(f"{out}: {self.episodes} episodes, {len(frames)} frames")
         return 0
@@ -144,7 +144,6 @@ class Report:
         print(f"{self.out}: learning curves")
         if self.csv is not None:
             report.write_csv(results, self.csv)
-            print(f"{self.csv}: one line a run")
         return 0
 
 
@@ -168,7 +167,7 @@ class Tasks:
     def run(self) -> int:
         from bebold.experiments.published import published_return
 
-        line = "{:<38} {:<9} {:<18} {:>7} {:>6} {:>6}".format
+        line = "{:<42} {:<10} {:<18} {:>7} {:>6} {:>6}".format
         print(line("id", "short", "family", "grid", "limit", "paper"))
         for task in TASKS:
             paper = published_return(task.short or "")
@@ -196,9 +195,9 @@ class Demo:
 COMMANDS: dict[str, Callable[..., object]] = {
     command.__name__.lower(): command for command in (Train, Resume, Eval, Watch, Report, Bench, Tasks, Demo)
 }
-DESCRIPTION = """BeBold (NovelD): exploration under sparse rewards, on an exact and fast MiniGrid.
-
-Start with `bebold train --task KCS3R3`; `bebold COMMAND --help` says more of each command."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What a full disk says where nobody expected to write, as when compiled kernels are kept."""
+DESCRIPTION = "BeBold (NovelD): exploration under sparse rewards. `bebold COMMAND --help` says more of each command."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -206,12 +205,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="bebold: %(message)s", level=logging.WARNING)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="bebold",
-            description=DESCRIPTION,
-            args=argv,
-            config=(tyro.conf.FlagCreatePairsOff,),
+            COMMANDS, prog="bebold", description=DESCRIPTION, args=argv, config=(tyro.conf.FlagCreatePairsOff,)
         )
+    except SystemExit as stop:  # help was printed, or what is wrong with the arguments
+        return int(stop.code or 0)
+    try:
         code = command.run()  # type: ignore[attr-defined]
         sys.stdout.flush()
         return code
@@ -225,6 +223,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has seen enough. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return _complain(f"{error.strerror}: make room and try again", 1)
 
 
 def _training(work: Callable[[], Path]) -> int:
@@ -239,7 +241,7 @@ def _training(work: Callable[[], Path]) -> int:
     return 0
 
 
-def _complain(error: Exception, code: int) -> int:
+def _complain(error: Exception | str, code: int) -> int:
     print(f"bebold: {error}", file=sys.stderr)
     return code
 

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from bebold import checkpoint
 from bebold.config import TrainConfig
 from bebold.envs import make_envs, make_farama_envs
-from bebold.errors import UsageError
+from bebold.errors import RunError, UsageError
 from bebold.networks import ActorCritic
 from bebold.settings import from_dict
 
@@ -121,9 +121,16 @@ def load_policy(source: Path | str) -> tuple[ActorCritic, TrainConfig]:
     if not path.exists():
         raise UsageError(f"{source} holds no trained policy; name a run folder or a .safetensors file")
     weights, metadata = checkpoint.load_weights(path)
+    if "config" not in metadata:
+        raise RunError(f"{path} was written by another program; name a run folder, or weights that a run wrote")
     config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))
     envs = make_envs(config.task, 1)
     policy = make_policy(config, envs)
     envs.close()
-    policy.load_state_dict(weights)
+    try:
+        policy.load_state_dict(weights)
+    except RuntimeError:
+        raise RunError(
+            f"{path} does not fit the network that its settings describe; resume the run to write it anew"
+        ) from None
     return policy.eval(), config

@@ -99,36 +99,45 @@ def record_episode(
     return frames + [frames[-1]] * (HOLD - 1)
 
 
-def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -> None:
-    """Write frames as `.gif` or `.mp4`, after the ending of `path`.
+def check_video(path: Path) -> None:
+    """Refuse a file that `write_video` could not write, before anything is played for it.
 
     Raises
     ------
-    UsageError : another ending, or an MP4 without imageio-ffmpeg
-    RunError : `path` cannot be written
+    UsageError : its ending is neither `.gif` nor `.mp4`, or it is an MP4 and imageio-ffmpeg is not installed
     """
-    import imageio.v3 as imageio
-
-    content = io.BytesIO()
-    if path.suffix == ".gif":
-        imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
-    elif path.suffix == ".mp4":
+    if path.suffix not in (".gif", ".mp4"):
+        raise UsageError(f"{path} ends neither in .gif nor in .mp4; name one that does")
+    if path.suffix == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401
         except ImportError:
             raise UsageError(
                 f"{path}: an MP4 needs imageio-ffmpeg; `pip install imageio-ffmpeg`, or name a .gif"
             ) from None
-        imageio.imwrite(content, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps)
+
+
+def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -> None:
+    """Write frames as `.gif` or `.mp4`, after the ending of `path`.
+
+    Raises
+    ------
+    UsageError : see `check_video`
+    RunError : `path` cannot be written
+    """
+    import imageio.v3 as imageio
+
+    check_video(path)
+    content = io.BytesIO()
+    if path.suffix == ".gif":
+        imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
     else:
-        raise UsageError(f"{path} ends neither in .gif nor in .mp4; name one that does")
+        imageio.imwrite(content, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps)
     with replacing(path) as file:
         file.write(content.getvalue())
 
 
-def show_in_terminal(
-    policy: Policy, task: str, *, seed: int, greedy: bool = False, fps: float = 8.0
-) -> float:
+def show_in_terminal(policy: Policy, task: str, *, seed: int, greedy: bool = False, fps: float = 8.0) -> float:
     """Play one episode as coloured characters; returns what it earned."""
     from rich.live import Live
 

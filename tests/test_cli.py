@@ -1,0 +1,144 @@
+"""The command line as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as imageio
+import pytest
+import yaml
+
+from bebold.cli import COMMANDS, main
+from bebold.config import TrainConfig
+from bebold.gridworld.tasks import TASKS
+from bebold.runs import read_metrics
+
+SMALL = (
+    "--task MiniGrid-Empty-5x5-v0 --method none --seed 7 --total-steps 1500 --num-envs 8 --unroll 8 --workers 1 "
+    "--quiet --device cpu --network.hidden 8 --network.memory 8 --ppo.minibatches 2 --ppo.entropy 1e-3 "
+    "--evaluation.interval 500 --evaluation.episodes 4"
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    assert main(["train", *SMALL.split(), "--root", str(root)]) == 0
+    return root
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    return root / "MiniGrid-Empty-5x5-v0" / "none" / "7"
+
+
+def test_options_become_settings(folder: Path) -> None:
+    config = yaml.safe_load((folder / "config.yaml").read_text())["config"]
+    assert (config["seed"], config["ppo"]["entropy"], config["network"]["hidden"]) == (7, 1e-3, 8)
+    assert config["ppo"]["clip"] == TrainConfig().ppo.clip
+    steps = read_metrics(folder)["steps"]
+    assert steps[-1] >= 1500 > steps[-2]
+
+
+def test_what_training_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *SMALL.split(), "--total-steps", "100", "--root", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    place = tmp_path / "MiniGrid-Empty-5x5-v0" / "none" / "7"
+    assert said.out == f"{place}: trained; `bebold eval {place}` plays it, `bebold report {place}` draws it\n"
+    assert "steps" in said.err and "/s" in said.err and "left" in said.err
+
+
+def test_resume(folder: Path) -> None:
+    before = read_metrics(folder)["steps"][-1]
+    assert main(["resume", str(folder), "--total-steps", "1800", "--quiet"]) == 0
+    assert read_metrics(folder)["steps"][-1] >= 1800 > before
+
+
+def test_eval_in_words_and_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(folder), "--episodes", "6"]) == 0
+    words = capsys.readouterr().out
+    assert "6 fresh levels of Farama's MiniGrid-Empty-5x5-v0, sampled actions" in words
+    assert main(["eval", str(folder), "--episodes", "6", "--json"]) == 0
+    sampled = json.loads(capsys.readouterr().out)
+    assert sampled == json.loads((folder / "evaluation.json").read_text())
+    assert f"return {sampled['return_mean']:.3f} ± {sampled['return_std']:.3f}" in words
+    assert 0 <= sampled["return_mean"] <= 1 and 1 <= sampled["length_mean"] <= 100
+    assert sampled["episodes"] == 6 and not sampled["greedy"]
+    assert main(["eval", str(folder / "weights.safetensors"), "--episodes", "2", "--greedy", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["greedy"]
+    assert not (folder / "evaluation-greedy.json").exists()  # weights alone have no folder to keep it in
+
+
+def test_watch(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(folder), "--episodes", "2", "--out", str(tmp_path / "a.gif")]) == 0
+    assert imageio.imread(tmp_path / "a.gif").shape[1:] == (160, 160, 3)
+    assert main(["watch", str(folder), "--episodes", "1", "--greedy"]) == 0
+    assert (folder / "agent.gif").exists()
+    capsys.readouterr()
+    assert main(["watch", str(folder), "--terminal", "--episodes", "1", "--fps", "1000000"]) == 0
+    assert "get to the green goal square" in capsys.readouterr().out
+
+
+def test_report(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, table = tmp_path / "curve.png", tmp_path / "summary.csv"
+    assert main(["report", str(root), "--out", str(out), "--csv", str(table)]) == 0
+    assert "MiniGrid-Empty-5x5-v0" in capsys.readouterr().out
+    assert imageio.imread(out).shape[2] in (3, 4)
+    assert table.read_text().startswith("task,method,preset,seed,steps,")
+
+
+def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(TASKS) + 1
+    assert {line.split()[0] for line in lines[1:]} == {task.id for task in TASKS}
+    (line,) = [line for line in lines if " KCS4R3 " in line]
+    assert line.split() == ["MiniGrid-KeyCorridorS4R3-v0", "KCS4R3", "key_corridor", "10x10", "480", "0.93"]
+    assert len({len(line) for line in lines}) == 1
+
+
+def settings_of(config: Any, prefix: str = "") -> list[str]:
+    names = []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        name = prefix + field.name
+        names += settings_of(value, f"{name}.") if is_dataclass(value) else [name]
+    return names
+
+
+def test_help_reads_like_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    overview = capsys.readouterr().out
+    assert set(COMMANDS) == set("train resume eval watch report bench tasks demo".split())  # noqa: SIM905
+    assert all(f"• {command} " in overview for command in COMMANDS)
+    assert main(["train", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for name in settings_of(TrainConfig()):
+        option = name.replace("_", "-")
+        parts = option.rpartition(".")
+        assert f"--{option} " in text or f"--{parts[0]}{parts[1]}no-{parts[2]} " in text, name
+    assert "Entropy coefficient (BeBold, appendix). (default: 0.0005)" in text
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert "usage: bebold" in capsys.readouterr().out
+
+
+def test_help_is_quick() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "bebold.cli", "--help"]
+    fastest = float("inf")
+    for _ in range(3):
+        begun = time.monotonic()
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        fastest = min(fastest, time.monotonic() - begun)
+    for heavy in ("torch", "numba", "matplotlib", "scipy"):
+        assert f" {heavy}\n" not in result.stderr
+    assert fastest < 3  # well under one second on an idle machine

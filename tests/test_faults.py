@@ -1,0 +1,302 @@
+"""What can go wrong from outside: each is one sentence with the mend, the right exit code, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from bebold import checkpoint
+from bebold.cli import main
+from bebold.runs import Run, read_metrics
+
+SMALL = {
+    "num-envs": 8,
+    "unroll": 8,
+    "workers": 1,
+    "device": "cpu",
+    "network.hidden": 8,
+    "network.memory": 8,
+    "ppo.minibatches": 2,
+    "evaluation.interval": 0,
+}
+
+
+def train_arguments(root: Path, *more: str) -> list[str]:
+    small = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
+    return ["train", "--root", str(root), "--total-steps", "200", "--quiet", *small, *more]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few updates with two checkpoints."""
+    root = tmp_path_factory.mktemp("trained")
+    assert main(train_arguments(root)) == 0
+    folder = root / "KCS3R3" / "bebold" / "1"
+    assert main(["resume", str(folder), "--total-steps", "400", "--quiet"]) == 0
+    assert len(list((folder / "checkpoints").iterdir())) == 2
+    return folder
+
+
+@pytest.fixture
+def run_folder(trained: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was said on stderr: one line of one sentence, and no traceback."""
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bebold: ")]
+    assert len(said) == 1
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--task", "KCS3R4"], "did you mean KCS3R3"),
+        (["--task", "CartPole-v1"], "`bebold tasks` lists all"),
+        (["--method", "bebolt"], "there is no method 'bebolt'; did you mean bebold"),
+        (["--num-envs", "0"], "num_envs is 0; it must be positive"),
+        (
+            ["--num-envs", "7"],
+            "num_envs is 7; it must be a multiple of workers x ppo.minibatches = 1 x 2 = 2",
+        ),
+        (["--workers", "3"], "num_envs is 8; it must be a multiple"),
+        (["--unroll", "-1"], "unroll is -1; it must be a number that is not negative"),
+        (["--total-steps", "0"], "total_steps is 0"),
+        (["--seed", "-1"], "seed is -1"),
+        (["--seed", "1000"], "it must be below 1000"),
+        (["--network.memory", "0"], "network.memory is 0"),
+        (["--ppo.learning-rate", "nan"], "ppo.learning_rate is nan"),
+        (["--ppo.discount", "1.1"], "ppo.discount is 1.1; it must lie between 0 and 1"),
+        (["--checkpoint-interval", "-5"], "checkpoint_interval is -5"),
+        (["--intrinsic.rnd.encoding", "raw"], "set intrinsic.rnd.encoding to onehot or codes"),
+        pytest.param(
+            ["--device", "cuda"],
+            "no CUDA device is available; use --device cpu or auto",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+    ],
+)
+def test_impossible_requests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert main(train_arguments(tmp_path, *arguments)) == 2
+    assert sentence in complaint(capsys)
+    assert not list(tmp_path.rglob("metrics.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "--ppo.entropi", "1"], "--ppo.entropy"),
+        (["train", "--seed", "one"], "--seed"),
+        (["train", "--device", "gpu"], "invalid choice 'gpu'"),
+        (["trian"], "train"),
+        ([], "train"),
+        (["eval"], "RUN"),
+    ],
+)
+def test_unknown_options(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.out == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
+def test_help_is_no_fault(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert main(arguments) == 0
+    assert "usage: bebold" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["resume", "eval", "watch", "report"])
+def test_there_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, str(tmp_path / "none")]) == 2
+    assert str(tmp_path / "none") in complaint(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["eval", "--episodes", "0"], "--episodes is 0"),
+        (["watch", "--episodes", "0"], "--episodes and --fps must be positive"),
+        (["watch", "--out", "agent.avi"], "ends neither in .gif nor in .mp4"),
+    ],
+)
+def test_impossible_looks(
+    trained: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert main([arguments[0], str(trained), *arguments[1:]]) == 2
+    assert sentence in complaint(capsys)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert main(train_arguments(tmp_path / "file")) == 1
+    assert "cannot write" in complaint(capsys)
+
+
+def test_a_run_is_there_already(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train_arguments(trained.parents[2])) == 2
+    assert f"go on with `bebold resume {trained}`" in complaint(capsys)
+
+
+def test_a_second_process_on_a_folder(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Run.open(trained):
+        assert main(["resume", str(trained)]) == 1
+        assert f"is in use by process {os.getpid()}; wait for it or stop it first" in complaint(capsys)
+        assert main(train_arguments(trained.parents[2])) == 1
+        assert "is in use by process" in complaint(capsys)
+
+
+class Malicious:
+    def __init__(self, victim: Path):
+        self.victim = victim
+
+    def __reduce__(self) -> tuple:
+        return (open, (str(self.victim), "w"))
+
+
+def test_a_damaged_newest_checkpoint(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = max((run_folder / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:1000])
+    assert main(["resume", str(run_folder), "--quiet"]) == 0
+    assert f"{newest} is cut short" in caplog.text
+    steps = read_metrics(run_folder)["steps"]
+    assert steps[-1] >= 400 and list(steps) == sorted(set(steps))
+
+
+@pytest.mark.parametrize("kind", ["truncated", "foreign", "code", "bare code"])
+def test_no_good_checkpoint(run_folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    victim = run_folder / "victim"
+    for path in (run_folder / "checkpoints").iterdir():
+        if kind == "truncated":
+            path.write_bytes(path.read_bytes()[:-30])
+        elif kind == "foreign":
+            torch.save({"steps": 0, "shards": []}, path)
+        elif kind == "code":
+            content = {"magic": checkpoint.MAGIC, "version": checkpoint.VERSION, "state": Malicious(victim)}
+            torch.save(content, path)
+        else:
+            path.write_bytes(pickle.dumps(Malicious(victim)))
+    before = (run_folder / "metrics.jsonl").read_bytes()
+    assert main(["resume", str(run_folder), "--quiet"]) == 1
+    assert "can be read; train anew" in complaint(capsys)
+    assert not victim.exists()
+    assert (run_folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_settings_that_were_edited_badly(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run_folder / "config.yaml"
+    path.write_text(path.read_text().replace("  unroll:", "  unrol:"))
+    assert main(["resume", str(run_folder)]) == 2
+    assert "unknown setting unrol; did you mean unroll" in complaint(capsys)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "text", "foreign", "other shapes"])
+def test_bad_weights(run_folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    path = run_folder / "weights.safetensors"
+    if kind == "truncated":
+        path.write_bytes(path.read_bytes()[:-10])
+    elif kind == "text":
+        path.write_text("weights")
+    elif kind == "foreign":
+        safetensors.torch.save_file({"w": torch.zeros(3)}, path)
+    else:
+        _, words = checkpoint.load_weights(path)
+        checkpoint.save_weights(path, {"w": torch.zeros(3)}, words)
+    assert main(["eval", str(run_folder)]) == 1
+    assert str(path) in complaint(capsys)
+
+
+def spawn(arguments: list[str], **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bebold.cli", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
+
+
+def test_a_full_disk(run_folder: Path) -> None:
+    """No file may grow beyond 4 KiB: the metrics still fit, the next checkpoint does not."""
+    (run_folder / "metrics.jsonl").write_text("")
+    before = {path: path.read_bytes() for path in (run_folder / "checkpoints").iterdir()}
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    arguments = ["resume", str(run_folder), "--total-steps", "450", "--quiet"]
+    with spawn(arguments, preexec_fn=limit) as process:
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "bebold: " in said and "make room" in said and "Traceback" not in said
+    assert {path: path.read_bytes() for path in (run_folder / "checkpoints").iterdir()} == before
+    assert main(["resume", str(run_folder), "--total-steps", "450", "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_save_and_stop(tmp_path: Path, signum: signal.Signals, code: int) -> None:
+    arguments = train_arguments(tmp_path, "--total-steps", "100000000")
+    folder = tmp_path / "KCS3R3" / "bebold" / "1"
+    with spawn(arguments) as process:
+        deadline = time.monotonic() + 120
+        while len(read_metrics(folder)["steps"]) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signum)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert f"stopped by {signum.name}; go on with `bebold resume {folder}`" in said
+    assert "Traceback" not in said
+    with Run.open(folder) as run:
+        saved = run.load()
+    assert saved is not None and saved["steps"] == read_metrics(folder)["steps"][-1]
+
+
+def test_a_loss_that_is_not_finite(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted((run_folder / "checkpoints").iterdir())
+    path = run_folder / "config.yaml"
+    path.write_text(path.read_text().replace("extrinsic_scale: 10.0", "extrinsic_scale: 1.0e+300"))
+    assert main(["resume", str(run_folder), "--total-steps", "1000000", "--quiet"]) == 1
+    assert "lower the learning rate" in complaint(capsys)
+    assert sorted((run_folder / "checkpoints").iterdir()) == before
+
+
+def test_a_dead_worker(tmp_path: Path) -> None:
+    arguments = train_arguments(tmp_path, "--workers", "2", "--total-steps", "100000000")
+    folder = tmp_path / "KCS3R3" / "bebold" / "1"
+    with spawn(arguments) as process:
+        deadline = time.monotonic() + 120
+        while len(read_metrics(folder)["steps"]) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "bebold: worker 1 died (signal 9); go on from the last checkpoint with `bebold resume`" in said
+    assert "Traceback" not in said
+
+
+def test_a_reader_that_stops_reading() -> None:
+    command = f"{sys.executable} -m bebold.cli tasks | head -n 1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("id") and result.stderr == ""
+
+
+def test_a_bug_keeps_its_traceback(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("bebold.judge.judge", fail)
+    with pytest.raises(ValueError, match="a bug"):
+        main(["eval", str(trained)])
