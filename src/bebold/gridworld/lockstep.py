@@ -148,7 +148,7 @@ def farama_full_grid(env: MiniGridEnv) -> np.ndarray:
 
 def farama_cells(env: MiniGridEnv) -> np.ndarray:
     """The codes of all cells of a Farama environment, uint32 [W, H]."""
-    codes = np.array([farama_cell(thing) for thing in env.grid.grid], dtype=np.uint32)
+    codes = np.array([farama_cell(thing) if thing else EMPTY_CELL for thing in env.grid.grid], np.uint32)
     return codes.reshape(env.height, env.width).T
 
 
@@ -169,11 +169,13 @@ def farama_cell(thing: WorldObj | None) -> int:
 class Explorer:
     """A policy that reaches deep states: it mixes random actions with walks to random objects, which it uses.
 
-    It opens doors with the key it carries, breaks boxes, carries things about and sometimes takes the goal.
+    It opens doors with the key it carries, breaks boxes, carries things about and takes the goal. In some
+    environments it is eager to get on, in others it dawdles.
     """
 
     def __init__(self, num_envs: int, rng: np.random.Generator) -> None:
         self.plans: list[deque[int]] = [deque() for _ in range(num_envs)]
+        self.eagerness = rng.random(num_envs)
         self.rng = rng
 
     def act(self, envs: MiniGridVectorEnv) -> np.ndarray:
@@ -184,7 +186,7 @@ class Explorer:
         return np.array([plan.popleft() for plan in self.plans])
 
     def _plan(self, envs: MiniGridVectorEnv, i: int) -> list[int]:
-        if self.rng.random() < 0.3:
+        if self.rng.random() < 0.3 * (1 - self.eagerness[i]):
             return self.rng.integers(0, 7, size=self.rng.integers(1, 12)).tolist()
         cells, (x, y, facing), carried = envs.peek(i)
         routes = _routes(cells, x, y)
@@ -197,9 +199,9 @@ class Explorer:
         ]
         if not things:
             return [TURN_LEFT]
-        fitting = [thing for thing in things if _is_unlockable(thing[2], carried)]
-        if fitting and self.rng.random() < 0.7:
-            things = fitting
+        if self.rng.random() < self.eagerness[i]:
+            best = max(_promise(code, carried) for *_, code in things)
+            things = [thing for thing in things if _promise(thing[2], carried) == best]
         beside, direction, code = things[self.rng.integers(len(things))]
         plan = []
         for step in [*_path(routes, beside), direction]:
@@ -218,15 +220,23 @@ class Explorer:
             # With full hands: turn away, put that down if there is room, turn back, take the other.
             return [TURN_LEFT, TURN_LEFT, DROP, TURN_LEFT, TURN_LEFT, PICK_UP] if carried else [PICK_UP]
         if kind == GOAL:
-            return [FORWARD] if self.rng.random() < 0.5 else [TURN_LEFT]
+            return [FORWARD] if self.rng.random() < 0.7 else [TURN_LEFT]
         if kind == LAVA:
             return [FORWARD] if self.rng.random() < 0.1 else [TURN_LEFT]
         return [FORWARD]
 
 
-def _is_unlockable(code: int, carried: int) -> bool:
-    locked = code & 0xFF == DOOR and code >> 16 & 0xFF == LOCKED
-    return locked and carried == (KEY | code & 0xFF00)
+def _promise(code: int, carried: int) -> int:
+    """How much getting at a thing is likely to help."""
+    kind = code & 0xFF
+    if kind == GOAL:
+        return 4
+    if kind == DOOR and code & OPAQUE_BIT:
+        fits = code >> 16 & 0xFF != LOCKED or carried == (KEY | code & 0xFF00)
+        return 3 if fits else 0
+    if kind == BOX:
+        return 2
+    return 1 if kind in (KEY, BALL) and not carried else 0
 
 
 def _routes(cells: np.ndarray, x: int, y: int) -> dict[tuple[int, int], tuple[tuple[int, int], int] | None]:

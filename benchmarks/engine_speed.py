@@ -1,0 +1,66 @@
+"""Measure the engine through its Gymnasium interface: random actions, resets included, one core.
+
+python benchmarks/engine_speed.py
+python benchmarks/engine_speed.py --task KCS4R3 --envs 1024 --seconds 5 --farama
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from bebold.envs import make_envs, make_farama_envs
+
+DEFAULT_TASKS = ("KCS4R3", "OMFull", "MRN7S8", "MRN12S10")
+
+
+def steps_per_second(envs: Any, seconds: float) -> float:
+    """Median over ten slices of time of the environment steps per second.
+
+    Environments start at staggered times of their episodes, so that resets fall evenly on all slices.
+    """
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, envs.single_action_space.n, size=(512, envs.num_envs))
+    envs.reset(seed=0)
+    if hasattr(envs, "get_state"):
+        state = envs.get_state()
+        state["elapsed"][:] = rng.integers(0, envs.task.max_steps, size=envs.num_envs)
+        envs.set_state(state)
+    rates = []
+    for _ in range(10):
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds / 10:
+            for action in actions[:32]:
+                envs.step(action)
+            actions = np.roll(actions, -32, axis=0)
+            count += 32
+        rates.append(count * envs.num_envs / (time.perf_counter() - start))
+    return float(np.median(rates))
+
+
+def main() -> None:
+    """Print a table of steps per second."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--task", action="append", help="a task's id or short name; repeat for several")
+    parser.add_argument("--envs", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each measurement")
+    parser.add_argument("--farama", action="store_true", help="measure Farama's environments too (8 of them)")
+    options = parser.parse_args()
+    for task in options.task or DEFAULT_TASKS:
+        start = time.perf_counter()
+        envs = make_envs(task, options.envs)
+        ready = time.perf_counter() - start
+        rate = steps_per_second(envs, options.seconds)
+        line = f"{task:32} {rate / 1e6:6.2f} M steps/s   ready after {ready:5.2f} s"
+        if options.farama:
+            line += f"   Farama {steps_per_second(make_farama_envs(task, 8), options.seconds):8.0f} steps/s"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
