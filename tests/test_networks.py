@@ -23,9 +23,9 @@ def make_policy(heads=1):
 def random_views(*shape, kinds=9, seed=0):
     """Views of which many are alike, as in an episode."""
     generator = torch.Generator().manual_seed(seed)
-    views = torch.stack(
-        [torch.randint(0, n, (kinds, 7, 7), generator=generator) for n in (11, 6, 4)], dim=-1
-    ).to(torch.uint8)
+    views = torch.stack([torch.randint(0, n, (kinds, 7, 7), generator=generator) for n in (11, 6, 4)], dim=-1).to(
+        torch.uint8
+    )
     return views[torch.randint(0, kinds, shape, generator=generator)]
 
 
@@ -52,9 +52,7 @@ def test_masked_gru_is_pytorchs_cell_restarted(float32):
 
     weights = torch.randn_like(out)
     ours = torch.autograd.grad((out * weights).sum(), [x, state, gru.input.weight, gru.weight, gru.bias])
-    theirs = torch.autograd.grad(
-        (expected * weights).sum(), [x, state, cell.weight_ih, cell.weight_hh, cell.bias_hh]
-    )
+    theirs = torch.autograd.grad((expected * weights).sum(), [x, state, cell.weight_ih, cell.weight_hh, cell.bias_hh])
     for mine, reference in zip(ours[:4], theirs[:4], strict=True):
         torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(ours[4], theirs[4][32:], rtol=1e-4, atol=1e-5)
@@ -115,7 +113,6 @@ def test_bfloat16_products_stay_close_to_float32(monkeypatch):
     gradients = {}
     for dtype in (torch.bfloat16, torch.float32):
         monkeypatch.setattr(networks, "product_dtype", lambda dtype=dtype: dtype)
-        policy.torso.onehot = OneHot(dtype)
         policy.zero_grad()
         logits, value, _ = policy.unroll({"image": image}, policy.initial_state(4), starts)
         (logits.square().sum() + value.square().sum()).backward()

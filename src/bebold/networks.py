@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bebold.config import NetworkConfig
-from bebold.encoding import CELL_WIDTH, OneHot, distinct
+from bebold.encoding import OneHotLinear, distinct
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class ViewTorso(nn.Module):
 
     def __init__(self, cells: int, hidden: int):
         super().__init__()
-        self.onehot = OneHot(product_dtype())
-        self.first = dense(cells * CELL_WIDTH, hidden)
+        self.first = OneHotLinear(cells, hidden)
+        nn.init.orthogonal_(self.first.weight, math.sqrt(2))
         self.second = dense(hidden, hidden)
 
     def forward(self, image: Tensor) -> Tensor:
         """Turn uint8 `[N, 7, 7, 3]` into float32 `[N, hidden]`."""
-        x = torch.relu(product(self.onehot(image), self.first.weight, self.first.bias))
+        x = torch.relu(self.first(image))
         return torch.relu(product(x, self.second.weight, self.second.bias))
 
 
@@ -64,9 +64,7 @@ class _Unroll(torch.autograd.Function):
         weight_t = weight.t()
         # One call that makes all views of the steps is cheaper than indexing in the loop.
         views = (gates[..., : 2 * size], gates[..., 2 * size :], keep, before, rz, hidden_n, candidate, after)
-        for x_rz, x_n, keep_t, h, rz_t, hidden_n_t, n, h_next in zip(
-            *(x.unbind() for x in views), strict=True
-        ):
+        for x_rz, x_n, keep_t, h, rz_t, hidden_n_t, n, h_next in zip(*(x.unbind() for x in views), strict=True):
             torch.mul(state, keep_t, out=h)
             hidden_rz, hidden = (h.to(weight.dtype) @ weight_t).split((2 * size, size), dim=1)
             r, z = torch.add(x_rz, hidden_rz, out=rz_t).sigmoid_().chunk(2, dim=1)
@@ -163,9 +161,7 @@ class ActorCritic(nn.Module):
         """Zeros, float32 `[B, S]`."""
         return self.memory_head.weight.new_zeros(num_envs, self.memory)
 
-    def unroll(
-        self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def unroll(self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Run over time: logits `[T, B, A]`, values `[T, B, H]` and the last state `[B, S]`.
 
         Parameters
