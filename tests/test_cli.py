@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bebold.cli import COMMANDS, main
-from bebold.config import TrainConfig
+from bebold.config import EvaluationConfig, PPOConfig, TrainConfig
 from bebold.gridworld.tasks import TASKS
 from bebold.runs import read_metrics
 
@@ -101,6 +101,30 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = [line for line in lines if " KCS4R3 " in line]
     assert line.split() == ["MiniGrid-KeyCorridorS4R3-v0", "KCS4R3", "key_corridor", "10x10", "480", "0.93"]
     assert len({len(line) for line in lines}) == 1
+
+
+def test_demo_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from bebold import demo
+
+    small = replace(
+        demo.CONFIG,
+        total_steps=600,
+        num_envs=8,
+        unroll=8,
+        workers=1,
+        device="cpu",
+        ppo=PPOConfig(minibatches=2),
+        evaluation=EvaluationConfig(interval=300, episodes=2),
+    )
+    monkeypatch.setattr(demo, "CONFIG", small)
+    monkeypatch.setattr(demo, "LEVELS", 4)
+    folder = tmp_path / "KCS3R3" / "bebold" / "1"
+    for _ in range(2):
+        assert main(["demo", "--root", str(tmp_path), "--quiet"]) == 0
+        said = capsys.readouterr().out
+        assert "4 fresh levels of Farama's MiniGrid-KeyCorridorS3R3-v0" in said
+        for name in ("curve.png", "agent.gif", "checkpoints", "events"):
+            assert (folder / name).exists() and f"{folder / name}: " in said
 
 
 def settings_of(config: Any, prefix: str = "") -> list[str]:

@@ -12,28 +12,30 @@ from bebold.runs import run_folder
 from bebold.train import resume, train
 from bebold.video import record_episode, write_video
 
+CONFIG = TrainConfig(task="KCS3R3", method="bebold", total_steps=6_000_000, stop_when_solved=True)
+LEVELS = 512
+"""On which the agent is judged."""
 EPISODES = 3
 """Shown in the GIF."""
 
 
 def demo(root: Path, *, quiet: bool = False) -> Path:
     """Train until solved, or go on with that; play 512 fresh levels; leave a curve and a GIF."""
-    config = TrainConfig(task="KCS3R3", method="bebold", total_steps=6_000_000, stop_when_solved=True)
-    folder = run_folder(config, root)
-    print(f"Training BeBold on {config.task} until solved: {folder}", flush=True)
+    folder = run_folder(CONFIG, root)
+    print(f"Training BeBold on {CONFIG.task} until solved: {folder}", flush=True)
     if any((folder / "checkpoints").glob("*.pt")):
         resume(folder, quiet=quiet)
     else:
-        train(config, root=root, quiet=quiet)
+        train(CONFIG, root=root, quiet=quiet)
     result = report.read_result(folder)
     solved = result.steps_to_solve
     print(f"{result.steps:,} steps in {result.minutes:.1f} minutes; ", end="")
     print("not solved" if solved is None else f"solved at {solved:,} steps", flush=True)
-    print(judge(folder))
+    print(judge(folder, episodes=LEVELS))
     curves.plot([result], folder / "curve.png")
     policy, _ = load_policy(folder)
     seeds = range(TEST_SEED, TEST_SEED + EPISODES)
-    frames = [frame for seed in seeds for frame in record_episode(policy, config.task, seed=seed)]
+    frames = [frame for seed in seeds for frame in record_episode(policy, CONFIG.task, seed=seed)]
     write_video(frames, folder / "agent.gif")
     for name, what in {
         "curve.png": "the learning curve",
