@@ -155,9 +155,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["write", "fsync", "replace"])
-def test_a_full_disk_leaves_the_older_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_full_disk_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     path = tmp_path / "a.pt"
     checkpoint.save(path, {"steps": 1})
 

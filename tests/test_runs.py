@@ -115,9 +115,7 @@ def test_metrics_are_lines_of_json_and_not_finite_is_null(tmp_path: Path) -> Non
 
 
 def test_metrics_are_read_as_columns_and_a_half_written_line_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(
-        '{"steps": 1, "a": 0.5}\n{"steps": 2, "a": null, "b": 2}\n{"steps": 3'
-    )
+    (tmp_path / "metrics.jsonl").write_text('{"steps": 1, "a": 0.5}\n{"steps": 2, "a": null, "b": 2}\n{"steps": 3')
     columns = read_metrics(tmp_path)
     np.testing.assert_array_equal(columns["steps"], [1, 2])
     np.testing.assert_array_equal(columns["a"], [0.5, np.nan])
@@ -136,9 +134,7 @@ def test_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:
     assert loaded is not None and loaded["steps"] == 20000 and torch.equal(loaded["x"], state(20000)["x"])
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Run.create(CONFIG, tmp_path) as run:
         for steps in (1, 2, 3):
             run.save(state(steps), WEIGHTS)

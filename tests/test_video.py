@@ -62,7 +62,7 @@ def test_a_reward_is_told() -> None:
 def test_frames_fit_and_the_last_is_held() -> None:
     frames = video.record_episode(Scripted(RIGHT), "MRN7S8", seed=0, max_frames=4)
     assert len(frames) == 4 + video.HOLD - 1
-    assert all(frame.dtype == np.uint8 and frame.shape == (425, 425, 3) for frame in frames)
+    assert all(frame.dtype == np.uint8 and frame.shape == (400, 400, 3) for frame in frames)
     assert not np.array_equal(frames[0], frames[1]) and np.array_equal(frames[3], frames[-1])
 
 

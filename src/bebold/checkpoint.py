@@ -62,9 +62,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # whatever the reader stumbles over, the file is not one of ours
-        raise RunError(
-            f"{path} holds more than tensors and plain values and was not opened; {mend}"
-        ) from None
+        raise RunError(f"{path} holds more than tensors and plain values and was not opened; {mend}") from None
     if not isinstance(content, dict) or content.get("magic") != MAGIC:
         raise RunError(f"{path} was written by another program; {mend}")
     if content.get("version") != VERSION:

@@ -52,11 +52,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
     for panel, task in zip(panels, tasks, strict=False):
         _panel(panel, task, [r for r in results if r.task == task])
     # One key for all panels, below them: inside it would hide curves.
-    labels = {
-        label: line
-        for panel in panels
-        for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
+    labels = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(
         list(labels.values()),
         list(labels),

@@ -25,9 +25,7 @@ class Progress:
     quiet : print a plain line every `interval` seconds in place of the bar; also without a terminal
     """
 
-    def __init__(
-        self, total: int, *, start: int = 0, title: str = "", quiet: bool = False, interval: float = 30.0
-    ):
+    def __init__(self, total: int, *, start: int = 0, title: str = "", quiet: bool = False, interval: float = 30.0):
         self.total, self.title, self.interval = total, title, interval
         self.plain = quiet or not sys.stderr.isatty()
         self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), start)], maxlen=WINDOW)
@@ -50,9 +48,7 @@ class Progress:
                 TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, ratio=None)),
             )
             self._bar = Bar(*columns, console=Console(stderr=True), expand=True)
-            self._task = self._bar.add_task(
-                self.title, total=self.total, completed=self._steps, words="starting"
-            )
+            self._task = self._bar.add_task(self.title, total=self.total, completed=self._steps, words="starting")
             self._bar.start()
         return self
 

@@ -105,9 +105,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     """
     folders: dict[Path, None] = {}
     for path in paths:
-        below = (
-            [path] if (path / "config.yaml").exists() else sorted(p.parent for p in path.rglob("config.yaml"))
-        )
+        below = [path] if (path / "config.yaml").exists() else sorted(p.parent for p in path.rglob("config.yaml"))
         if not below:
             raise UsageError(f"there is no run in {path}; give folders that `bebold train` made")
         folders |= dict.fromkeys(below)

@@ -124,9 +124,7 @@ def validate(config: TrainConfig) -> None:
         if value == 0 and name not in MAY_BE_ZERO | SHARES:
             raise UsageError(f"{name} is {value}; it must be positive")
     if config.seed >= SEEDS:
-        raise UsageError(
-            f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation"
-        )
+        raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
     workers = worker_count(config)
     if config.num_envs % (workers * config.ppo.minibatches):
         raise UsageError(

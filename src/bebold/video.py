@@ -70,7 +70,8 @@ class Moment:
 def play_episode(policy: Policy, task: str, *, seed: int, greedy: bool = False) -> Iterator[Moment]:
     """Play one episode of Farama's environment on level `seed`."""
     known = find_task(task)
-    tile = max(8, min(32, LARGEST // max(known.width, known.height)))
+    # Even, since H.264 takes no odd sizes.
+    tile = max(8, min(32, LARGEST // max(known.width, known.height) // 2 * 2))
     env = make_farama(known, render_mode="rgb_array", tile_size=tile)
     generator = torch.Generator().manual_seed(seed)
     state, starts = policy.initial_state(1), torch.ones(1, dtype=torch.bool)
@@ -132,7 +133,7 @@ def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -
     if path.suffix == ".gif":
         imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
     else:
-        imageio.imwrite(content, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps)
+        imageio.imwrite(content, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps, macro_block_size=2)
     with replacing(path) as file:
         file.write(content.getvalue())
 
