@@ -44,28 +44,18 @@ def prove(task: Task, steps: int, seeds: int) -> Report:
 
 def main() -> None:
     """Prove the tasks asked for, print a table, and exit with 1 if anything differs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", action="append", help="a task's id or short name; repeat for several")
     parser.add_argument("--steps", type=int, default=1_000_000, help="steps a task (default 1 000 000)")
-    parser.add_argument(
-        "--seeds", type=int, default=2_000, help="seeds a task (default 2 000; MRN12S10 a tenth)"
-    )
-    parser.add_argument(
-        "--out", type=Path, help="append one JSON line a task; tasks already in it are left out"
-    )
+    parser.add_argument("--seeds", type=int, default=2_000, help="seeds a task (default 2 000; MRN12S10 a tenth)")
+    parser.add_argument("--out", type=Path, help="append one JSON line a task; tasks already in it are left out")
     options = parser.parse_args()
     chosen = [find_task(name) for name in options.task] if options.task else list(TASKS)
     done = {}
     if options.out and options.out.exists():
         done = {line["task"]: line for line in map(json.loads, options.out.read_text().splitlines())}
     columns = "{:42} {:>9} {:>7} {:>9} {:>9} {:>9} {:>11} {:>7}"
-    print(
-        columns.format(
-            "task", "steps", "levels", "successes", "failures", "time-outs", "differences", "minutes"
-        )
-    )
+    print(columns.format("task", "steps", "levels", "successes", "failures", "time-outs", "differences", "minutes"))
     differing = 0
     for task in chosen:
         line = done.get(task.id)

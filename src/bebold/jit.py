@@ -22,6 +22,7 @@ import numba
 import numba.core.config
 
 PACKAGE = Path(__file__).resolve().parent
+numba_config: Any = numba.core.config  # its settings are made at run time
 
 
 def jit(function: Callable | None = None, **options: Any) -> Any:
@@ -42,13 +43,13 @@ def jit(function: Callable | None = None, **options: Any) -> Any:
 @contextlib.contextmanager
 def _numba_cache_at(folder: Path | None) -> Iterator[None]:
     """Point numba at `folder` while a function is decorated, which is when numba fixes its cache path."""
-    previous = numba.core.config.CACHE_DIR
+    previous = numba_config.CACHE_DIR
     if folder is not None:
-        numba.core.config.CACHE_DIR = str(folder)
+        numba_config.CACHE_DIR = str(folder)
     try:
         yield
     finally:
-        numba.core.config.CACHE_DIR = previous
+        numba_config.CACHE_DIR = previous
 
 
 @functools.cache
@@ -64,8 +65,8 @@ def _cache_folder(source: Path) -> Path | None:
 
 def _cache_base() -> Path:
     """NUMBA_CACHE_DIR where set, else `bebold/numba` in the user's cache folder."""
-    if numba.core.config.CACHE_DIR:
-        return Path(numba.core.config.CACHE_DIR)
+    if numba_config.CACHE_DIR:
+        return Path(numba_config.CACHE_DIR)
     user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(user_cache) / "bebold" / "numba"
 

@@ -58,9 +58,7 @@ def test_decorating_leaves_numbas_own_setting_alone() -> None:
     assert before == numba.core.config.CACHE_DIR
 
 
-def test_an_edit_of_an_imported_module_starts_a_fresh_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_of_an_imported_module_starts_a_fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "bebold"
     (package / "room").mkdir(parents=True)
     sources = {

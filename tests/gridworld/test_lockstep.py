@@ -41,8 +41,6 @@ def test_equals_farama_step_by_step(task: str) -> None:
         assert getattr(report, what) >= at_least, f"the walk is too shallow: {report}"
 
 
-@pytest.mark.parametrize(
-    "task", [task.id for task in TASKS if task.id not in WALKS and task.short not in WALKS]
-)
+@pytest.mark.parametrize("task", [task.id for task in TASKS if task.id not in WALKS and task.short not in WALKS])
 def test_starts_like_farama(task: str) -> None:
     assert not walk(task, range(7000, 7006), steps=25).differences

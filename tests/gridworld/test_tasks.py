@@ -50,9 +50,7 @@ def test_size_limit_and_actions_are_faramas(task) -> None:
 def test_every_upstream_id_of_these_families_is_there() -> None:
     import minigrid  # noqa: F401 (registers its ids)
 
-    upstream = {
-        id for id in gymnasium.registry if id.startswith(tuple(f"MiniGrid-{name}" for name in FAMILIES))
-    }
+    upstream = {id for id in gymnasium.registry if id.startswith(tuple(f"MiniGrid-{name}" for name in FAMILIES))}
     assert {task.id for task in TASKS} == upstream | {
         "MiniGrid-MultiRoom-N7-S8-v0",
         "MiniGrid-MultiRoom-N12-S10-v0",
@@ -61,9 +59,7 @@ def test_every_upstream_id_of_these_families_is_there() -> None:
 
 def test_tasks_are_found_by_every_name() -> None:
     for task in TASKS:
-        names = {task.id, f"bebold/{task.id}"} | (
-            {task.short, f"bebold/{task.short}"} if task.short else set()
-        )
+        names = {task.id, f"bebold/{task.id}"} | ({task.short, f"bebold/{task.short}"} if task.short else set())
         assert all(find_task(name) is task for name in names)
     assert {task.short for task in TASKS if task.short and not task.short.endswith("-v1")} == set(PAPER)
     assert find_task("OM2Dlhb").id == "MiniGrid-ObstructedMaze-2Dlhb-v0"

@@ -57,16 +57,14 @@ class FaramaVectorEnv(VectorEnv):
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Start new episodes; seeds and `options["reset_mask"]` as in `MiniGridVectorEnv.reset`."""
         mask = (options or {}).get("reset_mask")
-        chosen = range(self.num_envs) if mask is None else np.flatnonzero(mask)
+        chosen = range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist()
         seeds = seeds_of_envs(self._first_seed if seed is None else seed, self.num_envs)
         self._first_seed = None
         for i in chosen:
             self._start(i, seeds[i])
         return self._observe()
 
-    def step(
-        self, actions: Any
-    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Play `actions` int [B]; returns as `MiniGridVectorEnv.step`."""
         reward = np.zeros(self.num_envs, dtype=np.float64)
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
@@ -89,7 +87,7 @@ class FaramaVectorEnv(VectorEnv):
             info["_episode"] = just_ended
         return observation, reward, terminated, truncated, info
 
-    def render(self) -> tuple[np.ndarray, ...]:
+    def render(self) -> tuple[Any, ...]:
         """One picture per environment, uint8 [32 H, 32 W, 3]."""
         return tuple(env.render() for env in self.envs)
 

@@ -48,18 +48,17 @@ class DictObservation(gymnasium.Wrapper):
             self._name = "image" if len(space.shape) == 3 and space.dtype == np.uint8 else "vector"
             space = spaces.Dict({self._name: space})
         if not isinstance(space, spaces.Dict):
-            raise ValueError(
-                f"Observations of {env.spec and env.spec.id} are {space}; a Box or a Dict is needed."
-            )
+            raise ValueError(f"Observations of {env.spec and env.spec.id} are {space}; a Box or a Dict is needed.")
         numbers = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
-        self.observation_space = spaces.Dict(
-            {name: entry for name, entry in space.items() if isinstance(entry, numbers)}
-        )
+        self._entries: dict[str, spaces.Space] = {
+            name: entry for name, entry in space.items() if isinstance(entry, numbers)
+        }
+        self.observation_space = spaces.Dict(self._entries)
 
     def _observed(self, observation: Any) -> dict[str, Any]:
         if self._name is not None:
             return {self._name: observation}
-        return {name: observation[name] for name in self.observation_space}
+        return {name: observation[name] for name in self._entries}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         """Reset, with the fixed seed if there is one."""
@@ -69,8 +68,8 @@ class DictObservation(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
         """Step, with the observation as a dict."""
-        observation, *rest = self.env.step(action)
-        return self._observed(observation), *rest
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._observed(observation), reward, terminated, truncated, info
 
 
 class EpisodeInfo(VectorWrapper):
@@ -92,7 +91,7 @@ class EpisodeInfo(VectorWrapper):
         self._ended[mask] = False
         return observation, info | {"elapsed_steps": self._elapsed.copy()}
 
-    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Play `actions`; the step after an end only resets."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
         self._elapsed += 1

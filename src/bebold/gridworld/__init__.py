@@ -35,7 +35,7 @@ def register() -> None:
     from gymnasium.envs.registration import EnvSpec, registry
 
     for task in TASKS:
-        for name in {task.id, task.short} - {None}:
+        for name in filter(None, (task.id, task.short)):
             spec = EnvSpec(
                 id=f"{NAMESPACE}{name}",
                 vector_entry_point="bebold.gridworld.vector:MiniGridVectorEnv",

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from minigrid.core.world_object import WorldObj
     from minigrid.minigrid_env import MiniGridEnv
 
-FULL_GRID_EVERY = (
-    64  # Farama encodes a full grid in about 0.5 ms, and the cells are compared at every step anyway.
-)
+FULL_GRID_EVERY = 64  # Farama encodes a full grid in about 0.5 ms, and the cells are compared at every step anyway.
 
 
 @dataclasses.dataclass
@@ -60,7 +58,7 @@ def walk(task: str | Task, seeds: Sequence[int], steps: int, policy_seed: int = 
     """Play `steps` steps in one environment per seed, here and in Farama's, comparing everything at each."""
     task = find_task(task)
     ours = MiniGridVectorEnv(task, len(seeds), full_grid=True)
-    theirs = [make_farama(task).unwrapped for _ in seeds]
+    theirs: list[Any] = [make_farama(task).unwrapped for _ in seeds]
     explorer = Explorer(len(seeds), np.random.default_rng([policy_seed, *seeds]))
     report = Report(levels=len(seeds))
     observation, _ = ours.reset(seed=list(seeds))
@@ -71,9 +69,8 @@ def walk(task: str | Task, seeds: Sequence[int], steps: int, policy_seed: int = 
         actions = explorer.act(ours)
         before = ours.get_state()
         observation, *outcome, _ = ours.step(actions)
-        expected = [
-            _play(env, action, end) for env, action, end in zip(theirs, actions.tolist(), ended, strict=True)
-        ]
+        played = zip(theirs, actions.tolist(), ended.tolist(), strict=True)
+        expected = [_play(env, action, end) for env, action, end in played]
         images = [each[0] for each in expected]
         for name, ours_now, theirs_now in zip(
             ("reward", "terminated", "truncated"), outcome, list(zip(*expected, strict=True))[1:], strict=True
@@ -98,15 +95,11 @@ def _count(
     report.failures += int((terminated & (reward <= 0)).sum())
     report.timeouts += int((truncated & ~terminated).sum())
     report.pickups += int(((before["carried"] == 0) & (now["carried"] != 0) & ~reset).sum())
-    changed = (
-        (before["cells"] != now["cells"])
-        & (before["cells"] & 0xFF == DOOR)
-        & (now["cells"] & OPAQUE_BIT == 0)
-    )
+    changed = (before["cells"] != now["cells"]) & (before["cells"] & 0xFF == DOOR) & (now["cells"] & OPAQUE_BIT == 0)
     report.opened += int(changed[~reset].sum())
 
 
-def _play(env: MiniGridEnv, action: int, ended: bool) -> tuple[np.ndarray, float, bool, bool]:
+def _play(env: Any, action: int, ended: bool) -> tuple[np.ndarray, float, bool, bool]:
     """Step a Farama environment with NEXT_STEP autoreset."""
     if ended:
         return env.reset()[0]["image"], 0.0, False, False
@@ -203,7 +196,7 @@ class Explorer:
             best = max(_promise(code, carried) for *_, code in things)
             things = [thing for thing in things if _promise(thing[2], carried) == best]
         beside, direction, code = things[self.rng.integers(len(things))]
-        plan = []
+        plan: list[int] = []
         for step in [*_path(routes, beside), direction]:
             plan += [(), (TURN_RIGHT,), (TURN_RIGHT, TURN_RIGHT), (TURN_LEFT,)][(step - facing) % 4]
             plan.append(FORWARD)

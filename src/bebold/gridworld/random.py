@@ -7,6 +7,7 @@ last 64-bit output (is there one, its value), which NumPy keeps for the next 32-
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -27,9 +28,9 @@ def seeded_generator(seed: int | np.random.SeedSequence | None) -> np.ndarray:
     return pack_generator(np.random.PCG64(seed))
 
 
-def pack_generator(bit_generator: np.random.PCG64) -> np.ndarray:
+def pack_generator(bit_generator: np.random.BitGenerator) -> np.ndarray:
     """A NumPy PCG64's state as uint64 [6]."""
-    full = bit_generator.state
+    full: Any = bit_generator.state
     state, increment = full["state"]["state"], full["state"]["inc"]
     words = [
         state >> 64,

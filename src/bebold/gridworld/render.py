@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bebold.gridworld.cells import EMPTY_CELL
@@ -12,7 +14,7 @@ class Renderer:
     """Draws states of one task: the whole grid, the agent, and what it sees highlighted."""
 
     def __init__(self, task: Task) -> None:
-        self._env = make_farama(task, render_mode="rgb_array").unwrapped
+        self._env: Any = make_farama(task, render_mode="rgb_array").unwrapped
 
     def draw(self, cells: np.ndarray, agent: np.ndarray, carried: int) -> np.ndarray:
         """One picture, uint8 [32 H, 32 W, 3], of `cells` uint32 [W, H], `agent` int64 [3] and its load."""

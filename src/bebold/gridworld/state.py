@@ -67,9 +67,7 @@ class State:
         """Take over saved arrays, or raise a `ValueError` and leave everything as it was."""
         own = self.save(task)
         if saved.keys() != own.keys():
-            raise ValueError(
-                f"A saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}."
-            )
+            raise ValueError(f"A saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}.")
         saved = {name: np.asarray(value) for name, value in saved.items()}
         saved_id = saved["task"].astype(np.uint8).tobytes().decode(errors="replace")
         if saved_id != task.id:
@@ -79,15 +77,12 @@ class State:
         for name, value in saved.items():
             if value.shape != own[name].shape or value.dtype != own[name].dtype:
                 raise ValueError(
-                    f"The saved array {name!r} is {value.dtype} {value.shape}, "
-                    f"not {own[name].dtype} {own[name].shape}."
+                    f"The saved array {name!r} is {value.dtype} {value.shape}, not {own[name].dtype} {own[name].shape}."
                 )
         highest = np.array([task.width - 1, task.height - 1, 3])
         for name, upper in (("agent", highest), ("obstacles", highest[:2]), ("elapsed", task.max_steps)):
             if (saved[name] < 0).any() or (saved[name] > upper).any():
-                raise ValueError(
-                    f"The saved array {name!r} holds values no {task.id} can have: it is damaged."
-                )
+                raise ValueError(f"The saved array {name!r} holds values no {task.id} can have: it is damaged.")
         self.grids[:] = saved["cells"]
         for name in saved.keys() - {"cells", "task"}:
             getattr(self, name)[:] = saved[name]

@@ -61,12 +61,20 @@ def multi_room(rooms: int, largest_room: int, *, id: str | None = None, short: s
     """MultiRoom with any number of rooms of any largest size, on Farama's 25 x 25 grid."""
     if rooms < 1 or not 4 <= largest_room <= 23:
         raise ValueError(
-            "MultiRoom needs at least 1 room and a largest room between 4 and 23, "
-            f"not {rooms} and {largest_room}."
+            f"MultiRoom needs at least 1 room and a largest room between 4 and 23, not {rooms} and {largest_room}."
         )
     name = id or f"MultiRoom-N{rooms}-S{largest_room}-v0"
-    parameters = {"fewest_rooms": rooms, "most_rooms": rooms, "largest_room": largest_room}
-    return _task(name, "multi_room", 20 * rooms, 25, 25, short, **parameters)
+    return _task(
+        name,
+        "multi_room",
+        20 * rooms,
+        25,
+        25,
+        short,
+        fewest_rooms=rooms,
+        most_rooms=rooms,
+        largest_room=largest_room,
+    )
 
 
 def _key_corridor(size: int, rows: int, short: str | None = None) -> Task:
@@ -126,13 +134,11 @@ def _obstructed_mazes() -> Iterator[Task]:
         yield _obstructed_maze("2Dlhb", version, short="OM2Dlhb", **two_doors)
         yield _obstructed_maze("1Q", version, rooms_visited=5, agent_room=(1, 1), quarters=1, short="OM1Q")
         yield _obstructed_maze("2Q", version, rooms_visited=11, agent_room=(2, 1), quarters=2, short="OM2Q")
-        yield _obstructed_maze(
-            "Full", version, rooms_visited=25, agent_room=(1, 1), quarters=4, short="OMFull"
-        )
+        yield _obstructed_maze("Full", version, rooms_visited=25, agent_room=(1, 1), quarters=4, short="OMFull")
 
 
 def _square(name: str, family: str, size: int, max_steps: int, **parameters: int) -> Task:
-    return _task(name, family, max_steps, size, size, **parameters)
+    return _task(name, family, max_steps, size, size, None, **parameters)
 
 
 def _small_tasks() -> Iterator[Task]:

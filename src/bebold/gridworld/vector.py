@@ -164,9 +164,7 @@ class MiniGridVectorEnv(VectorEnv):
     def _checked_actions(self, actions: Any) -> np.ndarray:
         given = np.asarray(actions)
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
-            raise ValueError(
-                f"step needs {self.num_envs} integer actions, not {given.dtype} of shape {given.shape}."
-            )
+            raise ValueError(f"step needs {self.num_envs} integer actions, not {given.dtype} of shape {given.shape}.")
         played = np.ascontiguousarray(given, dtype=np.int64)
         wrong = kernels.first_invalid_action(played, self._state.ended)
         if wrong >= 0:
@@ -241,10 +239,11 @@ class MiniGridVectorEnv(VectorEnv):
             position,
             state_key,
         )
-        observation = {"image": image, "direction": direction}
+        observation: Observation = {"image": image, "direction": direction}
         if self.full_grid:
-            observation["grid"] = np.empty((envs, self.task.width, self.task.height, 3), dtype=np.uint8)
-            kernels.encode_grids(self._state.cells, self._state.agent, observation["grid"])
+            grid = np.empty((envs, self.task.width, self.task.height, 3), dtype=np.uint8)
+            kernels.encode_grids(self._state.cells, self._state.agent, grid)
+            observation["grid"] = grid
         info = {"agent_pos": position, "elapsed_steps": self._state.elapsed.copy(), "state_key": state_key}
         return observation, info
 
@@ -261,7 +260,7 @@ class MiniGridVectorEnv(VectorEnv):
         """Go on from a state of `get_state`; one that does not fit raises `ValueError`, changing nothing."""
         self._state.restore(self.task, state)
 
-    def render(self) -> tuple[np.ndarray, ...]:
+    def render(self) -> tuple[Any, ...]:
         """One picture per environment, uint8 [32 H, 32 W, 3]."""
         return tuple(self.render_env(i) for i in range(self.num_envs))
 

@@ -27,9 +27,7 @@ def generate(mask, parameters, cells, agent, target, obstacles, rng):
     connected = np.empty((COLUMNS, parameters[1], 4), dtype=np.bool_)
     for b in range(mask.shape[0]):
         if mask[b]:
-            target[b] = _generate(
-                rng[b], inside_frame(cells[b]), agent[b], parameters[0], door_position, connected
-            )
+            target[b] = _generate(rng[b], inside_frame(cells[b]), agent[b], parameters[0], door_position, connected)
 
 
 @jit

@@ -55,9 +55,7 @@ def _generate(rng, grid, agent, parameters, door_position, connected, colors):
         ball_i, ball_j = 1, 0
     else:
         for side in range(quarters):
-            _build_side_room(
-                rng, grid, agent, door_position, connected, colors, side, key_in_box, blocked, repaired
-            )
+            _build_side_room(rng, grid, agent, door_position, connected, colors, side, key_in_box, blocked, repaired)
         corner = integers(rng, 0, quarters)
         ball_i, ball_j = CORNER_I[corner], CORNER_J[corner]
     place_in_room(rng, grid, agent, ROOM_SIZE, ball_i, ball_j, ball_cell(BLUE))
