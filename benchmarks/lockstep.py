@@ -49,8 +49,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000_000, help="steps a task (default 1 000 000)")
     parser.add_argument("--seeds", type=int, default=2_000, help="seeds a task (default 2 000; MRN12S10 a tenth)")
     parser.add_argument("--out", type=Path, help="append one JSON line a task; tasks already in it are left out")
+    parser.add_argument("--part", default="1/1", help="1/2 or 2/2 to share the tasks between two processes")
     options = parser.parse_args()
     chosen = [find_task(name) for name in options.task] if options.task else list(TASKS)
+    part, parts = map(int, options.part.split("/"))
+    chosen = chosen[part - 1 :: parts]
     done = {}
     if options.out and options.out.exists():
         done = {line["task"]: line for line in map(json.loads, options.out.read_text().splitlines())}

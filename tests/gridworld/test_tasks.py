@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -65,6 +66,7 @@ def test_tasks_are_found_by_every_name() -> None:
     assert find_task("OM2Dlhb").id == "MiniGrid-ObstructedMaze-2Dlhb-v0"
     assert find_task("OM2Dlhb-v1").id == "MiniGrid-ObstructedMaze-2Dlhb-v1"
     assert find_task("MRN12S10").max_steps == 240
+    assert pickle.loads(pickle.dumps(TASKS)) == TASKS  # workers are sent their task
 
 
 @pytest.mark.parametrize(

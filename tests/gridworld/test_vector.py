@@ -184,6 +184,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
         {name: value for name, value in before.items() if name != "generators"},
         before | {"agent": before["agent"] + 100},
         before | {"elapsed": before["elapsed"].astype(np.int32)},
+        before | {"elapsed": before["elapsed"] + 270},
     ]
     for state in damaged:
         with pytest.raises(ValueError):

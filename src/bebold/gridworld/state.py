@@ -39,7 +39,7 @@ class State:
             agent=np.zeros((num_envs, 3), dtype=np.int64),
             carried=np.zeros(num_envs, dtype=np.uint32),
             target=np.zeros(num_envs, dtype=np.uint32),
-            obstacles=np.zeros((num_envs, task.parameters.get("obstacles", 0), 2), dtype=np.int64),
+            obstacles=np.zeros((num_envs, dict(task.parameters).get("obstacles", 0), 2), dtype=np.int64),
             elapsed=np.zeros(num_envs, dtype=np.int64),
             returns=np.zeros(num_envs, dtype=np.float64),
             grid_hash=np.zeros(num_envs, dtype=np.uint64),
@@ -83,6 +83,8 @@ class State:
         for name, upper in (("agent", highest), ("obstacles", highest[:2]), ("elapsed", task.max_steps)):
             if (saved[name] < 0).any() or (saved[name] > upper).any():
                 raise ValueError(f"The saved array {name!r} holds values no {task.id} can have: it is damaged.")
+        if (saved["elapsed"] >= task.max_steps)[~saved["ended"]].any():
+            raise ValueError("The saved state is damaged: an episode goes on after its last step.")
         self.grids[:] = saved["cells"]
         for name in saved.keys() - {"cells", "task"}:
             getattr(self, name)[:] = saved[name]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,13 +22,14 @@ class UnknownTask(ValueError):
 class Task:
     """One MiniGrid task.
 
-    `parameters` are the numbers its level generator needs, in that order; `short` is the paper's name for it.
+    `parameters` are the numbers that its level generator needs, named and in that order; `short` is the paper's
+    name for it.
     """
 
     id: str
     short: str | None
     family: str
-    parameters: Mapping[str, int]
+    parameters: tuple[tuple[str, int], ...]
     max_steps: int
     width: int
     height: int
@@ -54,7 +54,7 @@ def _task(
     short: str | None = None,
     **parameters: int,
 ) -> Task:
-    return Task(f"MiniGrid-{name}", short, family, MappingProxyType(parameters), max_steps, width, height)
+    return Task(f"MiniGrid-{name}", short, family, tuple(parameters.items()), max_steps, width, height)
 
 
 def multi_room(rooms: int, largest_room: int, *, id: str | None = None, short: str | None = None) -> Task:
@@ -218,9 +218,10 @@ def _unregistered_spec(task: Task) -> Any:
 
     if task.family != "multi_room":
         raise UnknownTask(f"The installed minigrid does not register {task.id}.")
+    numbers = dict(task.parameters)
     arguments = {
-        "minNumRooms": task.parameters["fewest_rooms"],
-        "maxNumRooms": task.parameters["most_rooms"],
-        "maxRoomSize": task.parameters["largest_room"],
+        "minNumRooms": numbers["fewest_rooms"],
+        "maxNumRooms": numbers["most_rooms"],
+        "maxRoomSize": numbers["largest_room"],
     }
     return EnvSpec(id=task.id, entry_point="minigrid.envs:MultiRoomEnv", kwargs=arguments)

@@ -69,7 +69,7 @@ class MiniGridVectorEnv(VectorEnv):
         levels = level_module(self.task.family)
         self._generate = levels.generate
         self._before_step = getattr(levels, "before_step", None)
-        self._parameters = np.array(list(self.task.parameters.values()), dtype=np.int64)
+        self._parameters = np.array([number for _, number in self.task.parameters], dtype=np.int64)
         self._doors_in_order = self.task.family == "red_blue_doors"
         limit = self.task.max_steps
         self._reward_at = np.array([1 - 0.9 * (step / limit) for step in range(limit + 1)])
@@ -96,7 +96,9 @@ class MiniGridVectorEnv(VectorEnv):
         self._start_levels(nobody)
         everybody = ~nobody
         outputs = (np.empty(self.num_envs), np.empty_like(nobody), np.empty_like(nobody))
-        self._play(np.zeros(self.num_envs, dtype=np.int64), everybody, outputs)
+        actions = np.zeros(self.num_envs, dtype=np.int64)
+        kernels.first_invalid_action(actions, everybody)
+        self._play(actions, everybody, outputs)
         self.observe()
 
     def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:

@@ -15,15 +15,9 @@ for each environment that `mask` selects:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from types import ModuleType
 
 
 def level_module(family: str) -> ModuleType:
     """The module of a family of tasks, imported (and later compiled) on demand."""
     return importlib.import_module(f"{__name__}.{family}")
-
-
-def level_generator(family: str) -> Callable[..., None]:
-    """The `generate` kernel of a family."""
-    return level_module(family).generate
