@@ -16,12 +16,12 @@ import bebold
 PACKAGE = Path(bebold.__file__).parent
 
 ROOMS = [
-    {"errors", "config", "rollout", "jit", "hashing", "encoding", "optimise"},
+    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "optimise"},
     {"experiments"},
     {"gridworld"},
     {"envs"},
     {"methods"},
-    {"networks", "normalise", "returns", "learners"},
+    {"gru", "networks", "normalise", "returns", "learners"},
     {"collect", "parallel"},
     {"settings", "checkpoint", "events", "runs", "progress"},
     {"evaluate", "train", "judge", "video"},
@@ -36,6 +36,7 @@ NEVER = {
     "envs": {"torch", "rollout", "optimise", "encoding"},
     "methods": {"gridworld", "envs"},
     "experiments": {"torch", "gridworld", "errors", "jit", "rollout"},
+    "gru": {"gridworld", "envs", "methods"},
     "networks": {"gridworld", "envs", "methods"},
     "returns": {"gridworld", "envs", "methods"},
     "learners": {"gridworld", "envs", "methods"},

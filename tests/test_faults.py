@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import resource
@@ -9,7 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ import torch
 from bebold import checkpoint
 from bebold.cli import main
 from bebold.runs import Run, read_metrics
+from bebold.train import Trainer
 
 SMALL = {
     "num-envs": 8,
@@ -223,44 +226,50 @@ def test_bad_weights(run_folder: Path, capsys: pytest.CaptureFixture[str], kind:
     assert str(path) in complaint(capsys)
 
 
-def spawn(arguments: list[str], **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bebold.cli", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
-
-
-def test_a_full_disk(run_folder: Path) -> None:
+def test_a_full_disk(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No file may grow beyond 4 KiB: the metrics still fit, the next checkpoint does not."""
     (run_folder / "metrics.jsonl").write_text("")
     before = {path: path.read_bytes() for path in (run_folder / "checkpoints").iterdir()}
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
     arguments = ["resume", str(run_folder), "--total-steps", "450", "--quiet"]
-    with spawn(arguments, preexec_fn=limit) as process:
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "bebold: " in said and "make room" in said and "Traceback" not in said
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        assert main(arguments) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    said = complaint(capsys)
+    assert "cannot write" in said and "make room" in said
     assert {path: path.read_bytes() for path in (run_folder / "checkpoints").iterdir()} == before
-    assert main(["resume", str(run_folder), "--total-steps", "450", "--quiet"]) == 0
+    assert main(arguments) == 0
+
+
+@contextmanager
+def in_the_third_update(act: Callable[[Trainer], None]) -> Iterator[None]:
+    """Something happens while training is under way."""
+    update, updates = Trainer.update, itertools.count(1)
+
+    def disturbed(trainer: Trainer) -> dict[str, float]:
+        if next(updates) == 3:
+            act(trainer)
+        return update(trainer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "update", disturbed)
+        yield
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_save_and_stop(tmp_path: Path, signum: signal.Signals, code: int) -> None:
-    arguments = train_arguments(tmp_path, "--total-steps", "100000000")
+def test_signals_save_and_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], signum: signal.Signals, code: int
+) -> None:
     folder = tmp_path / "KCS3R3" / "bebold" / "1"
-    with spawn(arguments) as process:
-        deadline = time.monotonic() + 120
-        while len(read_metrics(folder)["steps"]) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signum)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert f"stopped by {signum.name}; go on with `bebold resume {folder}`" in said
-    assert "Traceback" not in said
+    with in_the_third_update(lambda trainer: os.kill(os.getpid(), signum)):
+        assert main(train_arguments(tmp_path, "--total-steps", "100000000")) == code
+    assert f"stopped by {signum.name}; go on with `bebold resume {folder}`" in complaint(capsys)
+    steps = read_metrics(folder)["steps"]
     with Run.open(folder) as run:
         saved = run.load()
-    assert saved is not None and saved["steps"] == read_metrics(folder)["steps"][-1]
+    assert len(steps) == 3 and saved is not None and saved["steps"] == steps[-1]
 
 
 def test_a_loss_that_is_not_finite(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,19 +281,11 @@ def test_a_loss_that_is_not_finite(run_folder: Path, capsys: pytest.CaptureFixtu
     assert sorted((run_folder / "checkpoints").iterdir()) == before
 
 
-def test_a_dead_worker(tmp_path: Path) -> None:
+def test_a_dead_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = train_arguments(tmp_path, "--workers", "2", "--total-steps", "100000000")
-    folder = tmp_path / "KCS3R3" / "bebold" / "1"
-    with spawn(arguments) as process:
-        deadline = time.monotonic() + 120
-        while len(read_metrics(folder)["steps"]) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "bebold: worker 1 died (signal 9); go on from the last checkpoint with `bebold resume`" in said
-    assert "Traceback" not in said
+    with in_the_third_update(lambda trainer: trainer.workers.children[0].kill()):
+        assert main(arguments) == 1
+    assert "worker 1 died (signal 9); go on from the last checkpoint with `bebold resume`" in complaint(capsys)
 
 
 def test_a_reader_that_stops_reading() -> None:

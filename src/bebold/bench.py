@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from bebold.envs import make_envs
 from bebold.errors import RunError
 from bebold.gridworld.tasks import find_task, make_farama
 from bebold.runs import read_metrics, run_folder
+from bebold.settings import core_count
 
 TASK = "KCS4R3"
 ENGINE_TASKS = (TASK, "MRN7S8", "MRN12S10", "OMFull")
@@ -42,7 +42,7 @@ def bench(*, as_json: bool = False) -> int:
 
 def measure(say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """All figures; `say` hears each as it is known."""
-    say(f"steps a second on {len(os.sched_getaffinity(0))} cores, random actions where no policy is named")
+    say(f"steps a second on {core_count()} cores, random actions where no policy is named")
 
     def speak(name: str, value: float | None) -> None:
         say(f"  {name:<50} {'not installed' if value is None else f'{value:>13,.0f}'}")
@@ -70,7 +70,7 @@ def measure(say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
         "engine": engine,
         "envpool_steps_per_second": envpool,
         "collect_steps_per_second": collection,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": core_count(),
     }
 
 

@@ -146,9 +146,13 @@ def worker_count(config: TrainConfig) -> int:
     """Data-parallel processes: as asked for, else at most one a core, sharing the work evenly."""
     if config.workers:
         return config.workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    even = (w for w in range(cores, 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
+    even = (w for w in range(core_count(), 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
     return next(even, 1)
+
+
+def core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def source_commit() -> str | None:
