@@ -1,18 +1,19 @@
-"""The actor-critic against PyTorch's own GRU cell and against encoding every view by itself."""
+"""The actor-critic against encoding every view by itself and acting step by step."""
 
 import pytest
 import torch
 from torch import nn
 
-from bebold import networks
+from bebold import gru, products
 from bebold.config import NetworkConfig
 from bebold.encoding import OneHot, distinct
-from bebold.networks import ActorCritic, MaskedGRU
+from bebold.networks import ActorCritic
 
 
 @pytest.fixture
 def float32(monkeypatch):
-    monkeypatch.setattr(networks, "product_dtype", lambda: torch.float32)
+    for module in (gru, products):
+        monkeypatch.setattr(module, "product_dtype", lambda: torch.float32)
 
 
 def make_policy(heads=1):
@@ -27,35 +28,6 @@ def random_views(*shape, kinds=9, seed=0):
         torch.uint8
     )
     return views[torch.randint(0, kinds, shape, generator=generator)]
-
-
-def test_masked_gru_is_pytorchs_cell_restarted(float32):
-    torch.manual_seed(1)
-    gru, cell = MaskedGRU(8, 16), nn.GRUCell(8, 16)
-    with torch.no_grad():
-        cell.weight_ih.copy_(gru.input.weight)
-        cell.bias_ih.copy_(gru.input.bias)
-        cell.weight_hh.copy_(gru.weight)
-        gru.bias.copy_(torch.randn(16))
-        cell.bias_hh.zero_()
-        cell.bias_hh[32:] = gru.bias
-    x = torch.randn(6, 3, 8, requires_grad=True)
-    state = torch.randn(3, 16, requires_grad=True)
-    starts = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0], [0, 0, 1]]).bool()
-    out = gru(gru.gates(x), state, starts)
-    h, expected = state, []
-    for t in range(6):
-        h = cell(x[t], torch.where(starts[t, :, None], torch.zeros_like(h), h))
-        expected.append(h)
-    expected = torch.stack(expected)
-    torch.testing.assert_close(out, expected)
-
-    weights = torch.randn_like(out)
-    ours = torch.autograd.grad((out * weights).sum(), [x, state, gru.input.weight, gru.weight, gru.bias])
-    theirs = torch.autograd.grad((expected * weights).sum(), [x, state, cell.weight_ih, cell.weight_hh, cell.bias_hh])
-    for mine, reference in zip(ours[:4], theirs[:4], strict=True):
-        torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(ours[4], theirs[4][32:], rtol=1e-4, atol=1e-5)
 
 
 def test_one_hot_marks_each_code_once():
@@ -112,7 +84,8 @@ def test_bfloat16_products_stay_close_to_float32(monkeypatch):
     image, starts = random_views(5, 4), torch.zeros(5, 4, dtype=torch.bool)
     gradients = {}
     for dtype in (torch.bfloat16, torch.float32):
-        monkeypatch.setattr(networks, "product_dtype", lambda dtype=dtype: dtype)
+        for module in (gru, products):
+            monkeypatch.setattr(module, "product_dtype", lambda dtype=dtype: dtype)
         policy.zero_grad()
         logits, value, _ = policy.unroll({"image": image}, policy.initial_state(4), starts)
         (logits.square().sum() + value.square().sum()).backward()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bebold import networks
+from bebold import gru, products
 from bebold.config import NetworkConfig, PPOConfig
 from bebold.errors import RunError
 from bebold.learners.ppo import PPO, clipped_surrogate
@@ -58,7 +58,8 @@ def test_clipped_surrogate_by_hand():
 
 
 def test_loss_is_the_literal_one(monkeypatch):
-    monkeypatch.setattr(networks, "product_dtype", lambda: torch.float32)
+    for module in (gru, products):
+        monkeypatch.setattr(module, "product_dtype", lambda: torch.float32)
     policy, rollout, bonus = make_policy(), make_rollout(), torch.rand(T, B)
     config = PPOConfig(entropy=0.01, value_loss=0.7, extrinsic_scale=3.0)
     ppo = PPO(policy, config, coefficient=0.5)
@@ -136,9 +137,7 @@ def test_update_makes_rewarded_actions_likelier():
     for turn in range(30):
         action = torch.randint(0, A, (T, B), generator=torch.Generator().manual_seed(turn))
         with torch.no_grad():
-            logits, value, _ = policy.unroll(
-                {"image": base.obs["image"]}, base.state, torch.zeros(T + 1, B).bool()
-            )
+            logits, value, _ = policy.unroll({"image": base.obs["image"]}, base.state, torch.zeros(T + 1, B).bool())
         rollout = replace(
             base,
             action=action,
