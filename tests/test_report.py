@@ -109,8 +109,8 @@ def test_the_table_has_a_line_a_run(tmp_path: Path) -> None:
     console.print(report.table(results))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     lines = [line.replace("│", " ").split() for line in text.splitlines() if "KCS4R3" in line]
-    assert lines[0][:7] == ["KCS4R3", "bebold", "1", "3,000,001", "1,000,000", "0.900", "0.93"]
-    assert lines[1][:7] == ["KCS4R3", "none", "1", "1,000,001", "-", "0.000", "0.00"]
+    assert lines[0][:7] == ["KCS4R3", "bebold", "1", "3,000,001", "1,000,000", "0.900*", "0.93"]
+    assert lines[1][:7] == ["KCS4R3", "none", "1", "1,000,001", "-", "0.000*", "0.00"]
 
 
 def test_comma_separated_values(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def table(results: Sequence[Result]) -> Table:
     from rich.table import Table
 
     view = Table(header_style="bold")
+    if not all(result.sampled for result in results):
+        view.caption = "* last progress evaluation; `bebold eval` plays Farama's environment"
     for column in ("task", "method", "seed", "steps", "steps to solve", "return", "paper", "minutes"):
         view.add_column(column, justify="left" if column in ("task", "method") else "right")
     for result in results:
@@ -127,7 +129,7 @@ def table(results: Sequence[Result]) -> Table:
             str(result.config.seed),
             f"{result.steps:,}",
             "-" if result.steps_to_solve is None else f"{result.steps_to_solve:,}",
-            _number(result.last_return, 3),
+            _number(result.last_return, 3) + ("" if result.sampled else "*"),
             "-" if paper is None else f"{paper:.2f}",
             _number(result.minutes, 1),
         )
