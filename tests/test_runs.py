@@ -94,8 +94,11 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> 
 
 
 def test_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "print('running', flush=True); input()"]
     with Run.create(CONFIG, tmp_path) as run:
-        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False)
+        # Only now are the files of the parent closed: a parent may go on while its child still begins.
+        assert child.stdout is not None and child.stdout.readline()
     try:
         Run.open(run.folder).close()
     finally:
