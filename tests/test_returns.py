@@ -43,9 +43,7 @@ def test_gae_is_the_literal_sum():
     ],
 )
 def test_what_cuts_the_future(terminated, truncated, bootstrap, expected):
-    discount = discounts(
-        torch.tensor([terminated]), torch.tensor([truncated]), 0.9, bootstrap_timeouts=bootstrap
-    )
+    discount = discounts(torch.tensor([terminated]), torch.tensor([truncated]), 0.9, bootstrap_timeouts=bootstrap)
     assert discount.item() == pytest.approx(expected)
 
 

@@ -38,10 +38,7 @@ CLOCKS = ("time/", "charts/steps_per_second")
 def metrics(folder):
     """All records, without what the clock decides."""
     lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [
-        {key: value for key, value in json.loads(line).items() if not key.startswith(CLOCKS)}
-        for line in lines
-    ]
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith(CLOCKS)} for line in lines]
 
 
 def start(config, root):

@@ -163,6 +163,4 @@ def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `to_tensors`."""
-    return {
-        name: x[1].numpy().view(x[0]) if isinstance(x, tuple | list) else x for name, x in tensors.items()
-    }
+    return {name: x[1].numpy().view(x[0]) if isinstance(x, tuple | list) else x for name, x in tensors.items()}

@@ -55,7 +55,7 @@ class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
     encoding: Literal["onehot", "codes", "raw"] = "onehot"
-    """View as one-hot vectors (measured: decides ObstructedMaze), as integer codes / 10, or (vector observations) raw."""
+    """The view as one-hot vectors (measured: decides ObstructedMaze) or codes / 10; `raw` for vector observations."""
     hidden: int = 128
     """Width of the hidden layers."""
     outputs: int = 64
@@ -65,7 +65,7 @@ class RNDConfig:
     predictor_layers: int = 3
     """Hidden layers of the predictor φ'; one more than the target (Burda et al. 2018)."""
     normalise_target: bool = True
-    """Layer-normalise φ to unit norm, and start φ' at zero: an unseen input has error 1 whatever it shows (measured)."""
+    """Give φ unit norm and start φ' at zero, so that an unseen input has error 1 whatever it shows (measured)."""
     loss: Literal["norm", "square"] = "norm"
     """Mean norm (as the bonus) or mean square of the error."""
     learning_rate: float = 1e-3

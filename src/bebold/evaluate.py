@@ -81,7 +81,7 @@ def play(
     generator = torch.Generator(device).manual_seed(action_seed)
     num_envs = envs.num_envs
     returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-    obs, _ = envs.reset(seed=list(seeds))
+    obs, _ = envs.reset(seed=list(seeds))  # type: ignore[arg-type]
     state = policy.initial_state(num_envs)
     playing = torch.arange(num_envs, device=device)
     starts = torch.zeros(num_envs, dtype=torch.bool, device=device)

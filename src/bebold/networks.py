@@ -102,10 +102,7 @@ class ActorCritic(nn.Module):
         """Choose actions for observations `[B, ...]`: sampled, or the most likely if `greedy`."""
         logits, value, state = self.unroll({"image": obs["image"][None]}, state, starts[None])
         log_probs = logits[0].log_softmax(dim=-1)
-        if greedy:
-            action = log_probs.argmax(dim=-1)
-        else:
-            action = sample(log_probs, generator)
+        action = log_probs.argmax(dim=-1) if greedy else sample(log_probs, generator)
         log_prob = log_probs.gather(-1, action[:, None]).squeeze(-1)
         return Step(action, log_prob, logits[0], value[0], state)
 

@@ -52,9 +52,7 @@ class Optimiser:
         self.peers = peers or Peers()
         self.adam = torch.optim.Adam(self.parameters, lr=learning_rate, eps=eps, fused=True)
         first = self.parameters[0]
-        self.gradient = torch.zeros(
-            sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device
-        )
+        self.gradient = torch.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
         offset = 0
         for parameter in self.parameters:
             view = self.gradient[offset : offset + parameter.numel()]

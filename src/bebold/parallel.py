@@ -101,9 +101,7 @@ class Workers(Peers):
             with suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=2)
             if child.returncode is not None:
-                how = (
-                    f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"
-                )
+                how = f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"
                 return f"worker {rank} died ({how}); {mend}"
         return f"the workers lost touch ({str(error).splitlines()[0]}); {mend}"
 

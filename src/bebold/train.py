@@ -109,9 +109,7 @@ class Trainer:
             seed=config.seed,
             peers=workers,
         )
-        action_seed, split_seed = (
-            np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
-        )
+        action_seed, split_seed = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
         self.learner = PPO(
             self.policy,
             config.ppo,
@@ -130,7 +128,6 @@ class Trainer:
             device=config.device,
         )
         self.steps = 0
-        self.seconds = 0.0
         self.evaluations: list[tuple[int, float]] = []
 
     def update(self) -> dict[str, float]:
@@ -204,7 +201,6 @@ class Trainer:
             return None
         return {
             "steps": self.steps,
-            "seconds": self.seconds,
             "evaluations": self.evaluations,
             "shards": shards,
         }
@@ -212,7 +208,6 @@ class Trainer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up this worker's part of a state."""
         self.steps = state["steps"]
-        self.seconds = state["seconds"]
         self.evaluations = [(int(steps), float(value)) for steps, value in state["evaluations"]]
         shard = state["shards"][self.workers.rank]
         self.collector.load_state_dict(shard["collector"])
@@ -223,7 +218,6 @@ class Trainer:
 def _loop(trainer: Trainer, run: Run | None, progress: Progress | None, signals: list[int]) -> None:
     """Train until done or told to stop. Rank 0, which has the run folder, decides; all others follow."""
     workers = trainer.workers
-    begun = time.monotonic() - trainer.seconds
     saved = time.monotonic()
     while not trainer.finished:
         update_begun = time.monotonic()
@@ -231,7 +225,6 @@ def _loop(trainer: Trainer, run: Run | None, progress: Progress | None, signals:
         stats = trainer.update()
         if trainer.evaluation_due(steps_before):
             stats |= trainer.evaluate()
-        trainer.seconds = time.monotonic() - begun
         stats["charts/steps_per_second"] = (trainer.steps - steps_before) / (time.monotonic() - update_begun)
         if run is not None and progress is not None:
             run.log(trainer.steps, stats)
@@ -277,7 +270,7 @@ def _lead(run: Run, saved: dict[str, Any] | None, joined: Workers | None, quiet:
         {
             "steps": trainer.steps,
             "steps_to_solve": trainer.steps_to_solve,
-            "minutes": round(trainer.seconds / 60, 2),
+            "minutes": round(run.elapsed / 60, 2),
             "workers": workers.size,
         }
     )
@@ -316,7 +309,7 @@ def _caught_signals() -> Iterator[list[int]]:
         received.append(signum)
         signal.signal(signum, previous[signum])
 
-    previous = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+    previous: dict[int, Any] = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:

@@ -58,8 +58,8 @@ class PPO:
         sums: dict[str, float] = {}
         batches = 0
         for envs in self.minibatches(rollout.num_envs):
-            loss, stats = self.loss(rollout, advantage, target, envs)
-            stats["losses/gradient_norm"] = self.optimiser.step(loss)
+            loss, parts = self.loss(rollout, advantage, target, envs)
+            stats = {"losses/gradient_norm": self.optimiser.step(loss)} | parts
             for key, value in stats.items():
                 sums[key] = sums.get(key, 0.0) + float(value)
             batches += 1
