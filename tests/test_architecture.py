@@ -25,7 +25,7 @@ ROOMS = [
     {"collect", "parallel"},
     {"settings", "checkpoint", "events", "runs", "progress"},
     {"evaluate", "train", "judge", "video"},
-    {"studies", "report", "curves", "bench", "demo", "sweep"},
+    {"studies", "report", "curves", "record", "bench", "demo", "sweep"},
     {"integrations"},
     {"reproduce", "cli"},
 ]

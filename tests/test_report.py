@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bebold import curves, report
+from bebold import curves, record, report
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments import published
@@ -149,3 +149,26 @@ def test_the_mean_covers_what_all_seeds_cover() -> None:
     steps, mean = curves._mean([a, b])
     np.testing.assert_allclose(steps, [1.5, 2.0, 2.5])
     np.testing.assert_allclose(mean, [0.625, 0.75, 0.875])
+
+
+def test_a_record_says_what_the_run_says(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "runs", [0.1, 0.9, 0.9, 0.9, 0.91])
+    (folder / "evaluation.json").write_text(json.dumps({"steps": 5_000_001, "return_mean": 0.9, "episodes": 512}))
+    run = report.read_result(folder)
+    kept = record.record(run, tmp_path / "results")
+    assert kept == tmp_path / "results/KCS4R3/bebold/1"
+    again = report.read_result(kept)
+    assert np.array_equal(again.curve_steps, run.curve_steps)
+    assert np.allclose(again.curve_returns, run.curve_returns, rtol=1e-4)
+    for name in ("config", "task", "steps", "steps_to_solve", "sampled", "commit"):
+        assert getattr(again, name) == getattr(run, name)
+    assert again.steps_to_solve == 2_000_000
+    assert "losses/policy" in (kept / "metrics.jsonl").read_text()  # the last record is kept as well
+
+
+def test_the_record_of_a_long_run_without_evaluations_is_small(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "runs", [k / 1000 for k in range(1000)], evaluated=False)
+    kept = record.record(report.read_result(folder), tmp_path / "results")
+    lines = (kept / "metrics.jsonl").read_text().splitlines()
+    assert 32 <= len(lines) <= 34
+    assert json.loads(lines[-1])["steps"] == 1_000_000_001

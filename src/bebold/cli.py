@@ -131,11 +131,13 @@ class Report:
     """The picture."""
     csv: Path | None = None
     """Also write the table to this file, one line a run."""
+    record: Path | None = None
+    """Also keep a compact record of each run in this folder; `bebold report` reads it like the run itself."""
 
     def run(self) -> int:
         from rich.console import Console
 
-        from bebold import curves, report
+        from bebold import curves, record, report
 
         results = [report.read_result(folder) for folder in report.find_runs(self.runs)]
         # Without a terminal rich would squeeze the table into 80 columns.
@@ -144,6 +146,11 @@ class Report:
         print(f"{self.out}: learning curves")
         if self.csv is not None:
             report.write_csv(results, self.csv)
+            print(f"{self.csv}: one line a run")
+        if self.record is not None:
+            for result in results:
+                record.record(result, self.record)
+            print(f"{self.record}: compact records of {len(results)} runs")
         return 0
 
 

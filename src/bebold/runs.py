@@ -166,7 +166,7 @@ class Run:
         """Cut the metrics back to `steps`, the checkpoint's (-1: to nothing); TensorBoard hides the rest."""
         path = self.folder / "metrics.jsonl"
         self._close_logs()
-        kept = [record for record in _records(path) if record["steps"] <= steps]
+        kept = [record for record in read_records(path) if record["steps"] <= steps]
         with checkpoint.replacing(path) as file:
             file.writelines(json.dumps(record).encode() + b"\n" for record in kept)
         self._purge_step = steps + 1
@@ -210,13 +210,13 @@ class Run:
 
 def read_metrics(folder: Path) -> dict[str, np.ndarray]:
     """The columns of `metrics.jsonl`, one entry a line: `steps` int64, others float64, NaN where absent."""
-    lines = _records(folder / "metrics.jsonl")
+    lines = read_records(folder / "metrics.jsonl")
     keys = dict.fromkeys(key for line in lines for key in line if key != "steps")
     columns = {key: np.array([line.get(key) for line in lines], dtype=np.float64) for key in keys}
     return {"steps": np.array([line["steps"] for line in lines], dtype=np.int64)} | columns
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file, up to one that was still being written when the process died."""
     records = []
     if path.exists():
