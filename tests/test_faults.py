@@ -21,7 +21,7 @@ import torch
 from bebold import checkpoint
 from bebold.cli import main
 from bebold.runs import Run, read_metrics
-from bebold.train import Trainer
+from bebold.training import Trainer
 
 SMALL = {
     "num-envs": 8,

@@ -6,12 +6,25 @@ loaded at first use.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bebold.gridworld import register as _register
+
+if TYPE_CHECKING:
+    from bebold.config import (
+        EvaluationConfig,
+        IntrinsicConfig,
+        NetworkConfig,
+        PPOConfig,
+        RNDConfig,
+        TrainConfig,
+    )
+    from bebold.envs import make_envs
+    from bebold.evaluation import evaluate, load_policy
+    from bebold.methods.recipes import build_intrinsic
+    from bebold.rollout import Rollout
+    from bebold.training import resume, train
 
 __version__ = "0.1.0"
 
@@ -25,25 +38,29 @@ _HOME = {
     "Rollout": "rollout",
     "make_envs": "envs",
     "build_intrinsic": "methods.recipes",
-    "train": "train",
-    "resume": "train",
-    "evaluate": "evaluate",
-    "load_policy": "evaluate",
+    "train": "training",
+    "resume": "training",
+    "evaluate": "evaluation",
+    "load_policy": "evaluation",
 }
-__all__ = ["__version__", *_HOME]
+__all__ = [
+    "EvaluationConfig",
+    "IntrinsicConfig",
+    "NetworkConfig",
+    "PPOConfig",
+    "RNDConfig",
+    "Rollout",
+    "TrainConfig",
+    "__version__",
+    "build_intrinsic",
+    "evaluate",
+    "load_policy",
+    "make_envs",
+    "resume",
+    "train",
+]
 
 _register()
-
-
-class _Package(ModuleType):
-    """Keeps `bebold.train` and `bebold.evaluate` functions when the files of these names are imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -110,7 +110,7 @@ def farama_speed(task: str, seconds: float = 2.0) -> float:
 def collection_speed(task: str, seconds: float = 2.0) -> float:
     """One process acting and counting, and learning nothing."""
     from bebold.parallel import Workers, prepare_process
-    from bebold.train import Trainer
+    from bebold.training import Trainer
 
     prepare_process()
     trainer = Trainer(TrainConfig(task=task, num_envs=NUM_ENVS // 2, device="cpu", workers=1), Workers())

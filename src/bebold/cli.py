@@ -36,7 +36,7 @@ class Train:
     """A plain line every half minute in place of the bar, for logs."""
 
     def run(self) -> int:
-        from bebold.train import train
+        from bebold.training import train
 
         return _training(lambda: train(self.config, root=self.root, quiet=self.quiet))
 
@@ -53,7 +53,7 @@ class Resume:
     """A plain line every half minute in place of the bar, for logs."""
 
     def run(self) -> int:
-        from bebold.train import resume
+        from bebold.training import resume
 
         return _training(lambda: resume(self.folder, total_steps=self.total_steps, quiet=self.quiet))
 
@@ -101,7 +101,7 @@ class Watch:
     """Steps a second."""
 
     def run(self) -> int:
-        from bebold.evaluate import TEST_SEED, load_policy
+        from bebold.evaluation import TEST_SEED, load_policy
         from bebold.video import check_video, record_episode, show_in_terminal, write_video
 
         if self.episodes < 1 or self.level < 0 or not self.fps > 0:
@@ -238,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _training(work: Callable[[], Path]) -> int:
     """Train, say where the result is, and turn a signal into its exit code."""
-    from bebold.train import Interrupted
+    from bebold.training import Interrupted
 
     try:
         folder = work()

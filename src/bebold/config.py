@@ -123,7 +123,7 @@ class TrainConfig:
     unroll: int = 40
     """Steps of each environment per update."""
     workers: int = 0
-    """Data-parallel processes; 0: one per core. The global batch does not depend on it."""
+    """Data-parallel processes; 0: one per core, or one for a GPU. The global batch does not depend on it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: CUDA when there is one."""
     checkpoint_interval: float = 60.0

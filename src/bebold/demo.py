@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bebold import curves, report
 from bebold.config import TrainConfig
-from bebold.evaluate import TEST_SEED, load_policy
+from bebold.evaluation import TEST_SEED, load_policy
 from bebold.judge import judge
 from bebold.runs import run_folder
-from bebold.train import resume, train
+from bebold.training import resume, train
 from bebold.video import record_episode, write_video
 
 CONFIG = TrainConfig(task="KCS3R3", method="bebold", total_steps=6_000_000, stop_when_solved=True)

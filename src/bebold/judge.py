@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bebold.checkpoint import load_weights, replacing
-from bebold.evaluate import evaluate, load_policy
+from bebold.evaluation import evaluate, load_policy
 from bebold.experiments.published import published_return
 from bebold.gridworld.tasks import find_task
 

@@ -143,9 +143,11 @@ def _numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
 
 
 def worker_count(config: TrainConfig) -> int:
-    """Data-parallel processes: as asked for, else at most one a core, sharing the work evenly."""
+    """Data-parallel processes: as asked for, else one for a GPU, or at most one a core, sharing the work evenly."""
     if config.workers:
         return config.workers
+    if config.device == "cuda":
+        return 1
     even = (w for w in range(core_count(), 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
     return next(even, 1)
 

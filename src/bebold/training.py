@@ -18,7 +18,7 @@ from bebold.collect import Collector
 from bebold.config import TrainConfig
 from bebold.envs import make_envs
 from bebold.errors import RunError, UsageError
-from bebold.evaluate import PROGRESS_SEED, make_policy, play
+from bebold.evaluation import PROGRESS_SEED, make_policy, play
 from bebold.experiments.published import solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.learners.ppo import PPO
@@ -51,8 +51,9 @@ def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False
     RunError : the run cannot go on; its last checkpoint is intact
     Interrupted : SIGINT or SIGTERM came; everything is saved
     """
+    config = replace(config, device=choose_device(config.device))
     validate(config)
-    config = replace(config, workers=worker_count(config), device=choose_device(config.device))
+    config = replace(config, workers=worker_count(config))
     joined = join_workers()
     if joined is not None and joined.rank > 0:
         return _follow(joined, Path(root))
@@ -250,7 +251,7 @@ def _lead(run: Run, saved: dict[str, Any] | None, joined: Workers | None, quiet:
     config = run.config
     prepare_process()
     make_envs(config.task, 1).close()  # compiles once, before the workers would all do so at a time
-    workers = joined or start_workers(config.workers, "bebold.train")
+    workers = joined or start_workers(config.workers, "bebold.training")
     try:
         workers.hand_out([(config, saved)] * workers.size)
         trainer = Trainer(config, workers)

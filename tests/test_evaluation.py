@@ -11,7 +11,7 @@ from bebold import checkpoint
 from bebold.config import NetworkConfig, TrainConfig
 from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import UsageError
-from bebold.evaluate import PROGRESS_SEED, TEST_SEED, evaluate, load_policy, make_policy, play
+from bebold.evaluation import PROGRESS_SEED, TEST_SEED, evaluate, load_policy, make_policy, play
 
 SMALL = NetworkConfig(hidden=8, memory=8)
 

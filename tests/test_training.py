@@ -15,9 +15,9 @@ import torch
 
 from bebold.config import EvaluationConfig, NetworkConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
-from bebold.evaluate import evaluate, load_policy
+from bebold.evaluation import evaluate, load_policy
 from bebold.runs import Run
-from bebold.train import Interrupted, resume, train
+from bebold.training import Interrupted, resume, train
 
 SMALL = TrainConfig(
     task="KCS3R3",
@@ -45,7 +45,7 @@ def start(config, root):
     """Train in a process of its own, which can be killed."""
     code = (
         "import sys, yaml; from bebold.settings import from_dict; from bebold.config import TrainConfig; "
-        "from bebold.train import train; train(from_dict(TrainConfig, yaml.safe_load(sys.argv[1])), "
+        "from bebold.training import train; train(from_dict(TrainConfig, yaml.safe_load(sys.argv[1])), "
         "root=sys.argv[2], quiet=True)"
     )
     command = [sys.executable, "-c", code, json.dumps(asdict(config)), str(root)]
@@ -129,7 +129,7 @@ def test_a_signal_saves_then_stops(tmp_path):
 
 
 def test_python_callers_see_the_interruption(tmp_path, monkeypatch):
-    module = importlib.import_module("bebold.train")
+    module = importlib.import_module("bebold.training")
     update = module.Trainer.update
 
     def interrupt(trainer):
