@@ -23,7 +23,7 @@ ROOMS = [
     {"gru", "networks", "normalise", "returns", "learners"},
     {"collect", "parallel"},
     {"settings", "checkpoint", "events", "runs", "progress"},
-    {"evaluation", "training", "judge", "video"},
+    {"evaluation", "trainer", "training", "judge", "video"},
     {"studies", "report", "curves", "record", "bench", "demo", "sweep"},
     {"integrations"},
     {"reproduce", "cli"},

@@ -10,8 +10,9 @@ import torch
 from bebold import checkpoint
 from bebold.config import NetworkConfig, TrainConfig
 from bebold.envs import make_envs, make_farama_envs
-from bebold.errors import UsageError
+from bebold.errors import RunError, UsageError
 from bebold.evaluation import PROGRESS_SEED, TEST_SEED, evaluate, load_policy, make_policy, play
+from bebold.settings import SEEDS
 
 SMALL = NetworkConfig(hidden=8, memory=8)
 
@@ -41,8 +42,8 @@ def test_playing_in_one_batch_is_playing_alone():
 
 
 def test_training_never_sees_the_levels_it_is_judged_on():
-    largest_seed_of_training = 999 * 1_000_000 + 999_999
-    assert largest_seed_of_training < PROGRESS_SEED < PROGRESS_SEED + 100_000 < TEST_SEED
+    largest_seed_of_training = (SEEDS - 1) * 1_000_000 + 999_999
+    assert largest_seed_of_training < PROGRESS_SEED < PROGRESS_SEED + 1_000_000 <= TEST_SEED
 
 
 def test_weights_bring_their_settings(tmp_path):
@@ -72,3 +73,18 @@ def test_farama_envs_stand_still_after_their_end():
     _, reward, terminated, truncated, _ = envs.step(np.array([2]))
     assert (reward, terminated, truncated) == (0, False, False)
     envs.close()
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["no json", "[1]", '{"task": "planted:Module-v0"}', '{"task": "KCS3R4"}', '{"network": {"hidden": -4}}', None],
+)
+def test_weights_from_a_stranger_are_refused_and_run_no_code(config, tmp_path, monkeypatch):
+    planted = tmp_path / "planted.py"
+    planted.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = {"steps": "1"} | ({} if config is None else {"config": config})
+    checkpoint.save_weights(tmp_path / "weights.safetensors", {"w": torch.zeros(1)}, words)
+    with pytest.raises(RunError, match="not what a run of this program wrote"):
+        load_policy(tmp_path)
+    assert not (tmp_path / "ran").exists()

@@ -1,12 +1,14 @@
 """Training end to end, small: it learns, it repeats itself, and an interruption changes nothing."""
 
-import importlib
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,7 +18,9 @@ import torch
 from bebold.config import EvaluationConfig, NetworkConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import evaluate, load_policy
+from bebold.parallel import Workers
 from bebold.runs import Run
+from bebold.trainer import Trainer
 from bebold.training import Interrupted, resume, train
 
 SMALL = TrainConfig(
@@ -41,15 +45,15 @@ def metrics(folder):
     return [{key: value for key, value in json.loads(line).items() if not key.startswith(CLOCKS)} for line in lines]
 
 
-def start(config, root):
+def start(config, root, environment=None):
     """Train in a process of its own, which can be killed."""
     code = (
         "import sys, yaml; from bebold.settings import from_dict; from bebold.config import TrainConfig; "
-        "from bebold.training import train; train(from_dict(TrainConfig, yaml.safe_load(sys.argv[1])), "
+        "from bebold.training import train; train(from_dict(TrainConfig, yaml.safe_load(sys.argv[1]), 'here'), "
         "root=sys.argv[2], quiet=True)"
     )
     command = [sys.executable, "-c", code, json.dumps(asdict(config)), str(root)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def wait_for_lines(folder, count, process):
@@ -59,6 +63,23 @@ def wait_for_lines(folder, count, process):
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def children_of(process):
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def is_gone(pid):
+    """Ended, even if nobody has asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return train(replace(SMALL, total_steps=500), root=tmp_path_factory.mktemp("finished"), quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -94,49 +115,69 @@ def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, tmp_path
     assert len(metrics(half)) < len(metrics(whole))
     resume(half, total_steps=2000, quiet=True)
     assert metrics(half) == metrics(whole)
-    with (half / "weights.safetensors").open("rb") as a, (whole / "weights.safetensors").open("rb") as b:
-        assert a.read() == b.read()
+    one, other = (load_policy(folder)[0].state_dict() for folder in (half, whole))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_killed_at_any_moment_and_resumed_equals_uninterrupted(workers, uninterrupted, tmp_path):
-    config = replace(SMALL, workers=workers)
-    whole = uninterrupted if workers == 1 else train(config, root=tmp_path / "whole", quiet=True)
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted(workers, tmp_path):
+    config = replace(SMALL, workers=workers, total_steps=10**6)
     process = start(config, tmp_path / "killed")
     folder = tmp_path / "killed/KCS3R3/bebold/3"
     wait_for_lines(folder, 4, process)
     process.kill()
     process.wait()
     process.stderr.close()
-    interrupted = len(metrics(folder))
-    assert interrupted < len(metrics(whole))
-    resume(folder, quiet=True)
+    enough = metrics(folder)[-1]["steps"] + 500
+    resume(folder, total_steps=enough, quiet=True)
+    whole = train(replace(config, total_steps=enough), root=tmp_path / "whole", quiet=True)
     assert metrics(folder) == metrics(whole)
 
 
-def test_a_signal_saves_then_stops(tmp_path):
-    config = replace(SMALL, total_steps=10**9, checkpoint_interval=1000.0)
+@pytest.mark.parametrize("moment", ["before the first checkpoint", "while writing one", "before the weights"])
+def test_killed_while_saving(moment, tmp_path):
+    """The folder as such a kill leaves it."""
+    folder = train(replace(SMALL, total_steps=1000), root=tmp_path / "killed", quiet=True)
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    if moment == "before the first checkpoint":
+        for path in (folder / "checkpoints").iterdir():
+            path.unlink()
+        (folder / "weights.safetensors").unlink()
+    elif moment == "while writing one":
+        newest.rename(newest.with_name(newest.name + ".tmp"))
+    else:
+        (folder / "weights.safetensors").write_bytes(b"older")
+    resume(folder, total_steps=2000, quiet=True)
+    whole = train(replace(SMALL, total_steps=2000), root=tmp_path / "whole", quiet=True)
+    assert metrics(folder) == metrics(whole)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_to_all_processes_saves_then_stops(workers, tmp_path):
+    config = replace(SMALL, workers=workers, total_steps=10**9, checkpoint_interval=1000.0)
     process = start(config, tmp_path)
     folder = tmp_path / "KCS3R3/bebold/3"
     wait_for_lines(folder, 3, process)
-    process.send_signal(signal.SIGTERM)
+    for pid in (*children_of(process), process.pid):
+        os.kill(pid, signal.SIGTERM)
     assert process.wait(timeout=60) != 0
     assert "bebold resume" in process.stderr.read()
     process.stderr.close()
-    done = len(metrics(folder))
-    shorter = resume(folder, total_steps=metrics(folder)[-1]["steps"] + 500, quiet=True)
-    assert len(metrics(shorter)) > done
+    assert len(list((folder / "checkpoints").iterdir())) == 1
+    done = metrics(folder)
+    resume(folder, total_steps=done[-1]["steps"] + 500, quiet=True)
+    assert metrics(folder)[: len(done)] == done
+    assert len(metrics(folder)) > len(done)
 
 
 def test_python_callers_see_the_interruption(tmp_path, monkeypatch):
-    module = importlib.import_module("bebold.training")
-    update = module.Trainer.update
+    update = Trainer.update
 
     def interrupt(trainer):
         os.kill(os.getpid(), signal.SIGINT)
         return update(trainer)
 
-    monkeypatch.setattr(module.Trainer, "update", interrupt)
+    monkeypatch.setattr(Trainer, "update", interrupt)
     with pytest.raises(Interrupted) as caught:
         train(SMALL, root=tmp_path, quiet=True)
     assert caught.value.signum == signal.SIGINT
@@ -148,9 +189,8 @@ def test_a_dead_worker_is_named_and_nothing_is_lost(tmp_path):
     process = start(config, tmp_path)
     folder = tmp_path / "KCS3R3/bebold/3"
     wait_for_lines(folder, 3, process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
+    for child in children_of(process):
+        os.kill(child, signal.SIGKILL)
     assert process.wait(timeout=60) == 1
     assert "worker 1 died (signal 9)" in process.stderr.read()
     process.stderr.close()
@@ -162,28 +202,103 @@ def test_a_dead_worker_is_named_and_nothing_is_lost(tmp_path):
 def test_workers_die_with_their_parent(tmp_path):
     process = start(replace(SMALL, workers=2, total_steps=10**9), tmp_path)
     wait_for_lines(tmp_path / "KCS3R3/bebold/3", 2, process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    children = children_of(process)
     assert children
     process.kill()
     process.wait()
     process.stderr.close()
     deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{child}").exists() for child in children):
+    while not all(is_gone(child) for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_workers_learn_one_policy(tmp_path):
-    """After training, each worker's copy of the policy and of the predictor is the same."""
+def test_workers_learn_one_policy_from_different_levels(tmp_path):
+    """That their policies are equal is checked at every save."""
     folder = train(replace(SMALL, workers=2, total_steps=1000), root=tmp_path, quiet=True)
     with Run.open(folder) as run:
-        one, other = run.load()["shards"]
-    for name, tensor in one["learner"]["policy"].items():
-        assert torch.equal(tensor, other["learner"]["policy"][name])
-    for name, tensor in one["intrinsic"].items():
-        if isinstance(tensor, torch.Tensor):
-            assert torch.equal(tensor, other["intrinsic"][name])
-    assert not torch.equal(one["collector"]["obs"]["image"], other["collector"]["obs"]["image"])
+        one, other = run.load()["collectors"]
+    assert not torch.equal(one["obs"]["image"], other["obs"]["image"])
+
+
+def test_workers_that_drift_apart_are_found_out():
+    class Drifting(Workers):
+        def gather(self, tensor):
+            return torch.cat((tensor, tensor + 1e-6))
+
+    trainer = Trainer(SMALL, Workers())
+    trainer.workers = Drifting(0, 2)
+    with pytest.raises(RunError, match="drifted apart"):
+        trainer.state()
+
+
+def test_workers_under_torchrun(tmp_path):
+    """Two processes that torch.distributed describes to each other, as on two machines, and one of them killed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    config = replace(SMALL, workers=2, total_steps=1500)
+    processes = [start(config, tmp_path, environment | {"RANK": str(rank)}) for rank in range(2)]
+    for process in processes:
+        assert process.wait(timeout=120) == 0, process.stderr.read()
+        process.stderr.close()
+    assert metrics(tmp_path / "KCS3R3/bebold/3") == metrics(train(config, root=tmp_path / "own", quiet=True))
+
+
+def test_training_from_another_thread(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        folder = pool.submit(train, replace(SMALL, total_steps=500), root=tmp_path, quiet=True).result()
+    assert metrics(folder)
+
+
+def test_it_stops_when_solved_and_can_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("bebold.trainer.solved_threshold", lambda task: 0.0)
+    config = replace(SMALL, total_steps=10**6, stop_when_solved=True)
+    folder = train(config, root=tmp_path, quiet=True)
+    steps = metrics(folder)[-1]["steps"]
+    assert 3000 <= steps < 3500  # the third evaluation in a row
+    assert json.loads((folder / "summary.json").read_text())["steps_to_solve"] < 1500
+    resume(folder, total_steps=steps + 500, quiet=True)
+    assert metrics(folder)[-1]["steps"] > steps
+
+
+def test_a_resumed_run_obeys_the_settings_of_today(tmp_path):
+    """Lowering the learning rate in config.yaml is the mend for a loss that is not finite."""
+    folder = train(replace(SMALL, total_steps=500), root=tmp_path, quiet=True)
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(text.replace("learning_rate: 0.001", "learning_rate: 1.0e-07"))
+    resume(folder, total_steps=1000, quiet=True)
+    with Run.open(folder) as run:
+        state = run.load()
+    assert state["learner"]["optimiser"]["param_groups"][0]["lr"] == 1e-7
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "words"),
+    [
+        ("hidden: 16", "hidden: 24", RunError, "does not belong to these settings"),
+        ("num_envs: 16", "num_envs: 32", RunError, "does not belong to these settings"),
+        ("method: bebold", "method: bebold-count", RunError, "does not belong to these settings"),
+        ("workers: 1", "workers: 2", RunError, "is of 1 workers"),
+        ("discount: 0.99", "discount: 9", UsageError, "discount"),
+        ("num_envs: 16", "num_envs: 7", UsageError, "multiple"),
+        ("task: KCS3R3", "task: planted:Module-v0", UsageError, "planted:Module-v0"),
+        ("device: cpu", "device: cuda", UsageError, "no CUDA device"),
+    ],
+)
+def test_settings_that_do_not_fit_the_checkpoint_are_refused(old, new, error, words, finished, tmp_path):
+    if "cuda" in new and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    text = (folder / "config.yaml").read_text()
+    assert old in text
+    (folder / "config.yaml").write_text(text.replace(old, new, 1))
+    before = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    with pytest.raises(error, match=words):
+        resume(folder, total_steps=2000, quiet=True)
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == before
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(tmp_path):

@@ -16,8 +16,9 @@ from bebold import checkpoint
 from bebold.config import TrainConfig
 from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import RunError, UsageError
+from bebold.gridworld.tasks import find_task
 from bebold.networks import ActorCritic
-from bebold.settings import from_dict
+from bebold.settings import from_dict, validate
 
 PROGRESS_SEED = 1_000_000_000
 """First seed of the held-out levels that are played during training."""
@@ -121,16 +122,18 @@ def load_policy(source: Path | str) -> tuple[ActorCritic, TrainConfig]:
     if not path.exists():
         raise UsageError(f"{source} holds no trained policy; name a run folder or a .safetensors file")
     weights, metadata = checkpoint.load_weights(path)
-    if "config" not in metadata:
-        raise RunError(f"{path} was written by another program; name a run folder, or weights that a run wrote")
-    config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))
-    envs = make_envs(config.task, 1)
-    policy = make_policy(config, envs)
-    envs.close()
     try:
+        config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))
+        validate(config)
+        task = find_task(config.task)  # Gymnasium's own ids could name a module to import
+        envs = make_envs(task, 1)
+        policy = make_policy(config, envs)
+        envs.close()
         policy.load_state_dict(weights)
-    except RuntimeError:
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
         raise RunError(
-            f"{path} does not fit the network that its settings describe; resume the run to write it anew"
+            f"{path} is not what a run of this program wrote ({reason}); name a run folder, or resume the run to "
+            "write it anew"
         ) from None
     return policy.eval(), config

@@ -19,6 +19,9 @@ from torch import Tensor, nn
 from bebold.jit import jit
 from bebold.products import dense, product, product_dtype
 
+FAST = {"contract", "reassoc", "arcp", "afn", "nsz"}
+"""What the compiler may assume; not that there are no infinities and NaN, which must be found."""
+
 
 class MaskedGRU(nn.Module):
     """The input's product and the recurrence apart, so that equal inputs are multiplied once."""
@@ -111,7 +114,7 @@ class _Product:
             self.result.copy_(x.to(self.matrix.dtype) @ self.matrix)
 
 
-@jit(inline="always", fastmath=True)
+@jit(inline="always", fastmath=FAST)
 def _sigmoid(x):
     """1 / (1 + e⁻ˣ) to float32 precision, of operations that vectorise: 2ᵏ from bits, 2ᶠ by its series."""
     x = min(max(-x, np.float32(-60.0)), np.float32(60.0)) * np.float32(1.4426950408889634)
@@ -129,13 +132,13 @@ def _sigmoid(x):
     return np.float32(1.0) / (np.float32(1.0) + series * power)
 
 
-@jit(inline="always", fastmath=True)
+@jit(inline="always", fastmath=FAST)
 def _tanh(x):
     two = np.float32(2.0)
     return two * _sigmoid(two * x) - np.float32(1.0)
 
 
-@jit(fastmath=True)
+@jit(fastmath=FAST)
 def _step(t, gates, keep, hidden, bias, before, r, z, hidden_n, n, after):
     size = before.shape[2]
     last = t + 1 == before.shape[0]
@@ -152,7 +155,7 @@ def _step(t, gates, keep, hidden, bias, before, r, z, hidden_n, n, after):
                 before[t + 1, b, i] = after[t, b, i] * keep[t + 1, b]
 
 
-@jit(fastmath=True)
+@jit(fastmath=FAST)
 def _step_back(t, grad_after, keep, before, r, z, hidden_n, n, past_z, past_u, grad_gates, grad_hidden):
     size = before.shape[2]
     one = np.float32(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -51,8 +52,12 @@ class Optimiser:
         self.max_grad_norm = max_grad_norm
         self.peers = peers or Peers()
         self.adam = torch.optim.Adam(self.parameters, lr=learning_rate, eps=eps, fused=True)
+        self.settings = {"lr": learning_rate, "eps": eps}
         first = self.parameters[0]
-        self.gradient = torch.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
+        size = sum(p.numel() for p in self.parameters)
+        # One place more than the gradient, for the loss, so that all peers judge it alike.
+        self.buffer = torch.zeros(size + 1, dtype=first.dtype, device=first.device)
+        self.gradient = self.buffer[:size]
         offset = 0
         for parameter in self.parameters:
             view = self.gradient[offset : offset + parameter.numel()]
@@ -66,14 +71,15 @@ class Optimiser:
         ------
         NonFiniteLoss : the loss or its gradient is not finite on any worker; nothing was changed
         """
-        self.gradient.zero_()
+        self.buffer.zero_()
         loss.backward()
-        self.peers.average_(self.gradient)
-        norm = float(self.gradient.norm())
-        if not norm < float("inf"):
+        self.buffer[-1] = loss.detach()
+        self.peers.average_(self.buffer)
+        mean_loss, norm = self.buffer[-1].item(), self.gradient.norm().item()
+        if not (math.isfinite(mean_loss) and math.isfinite(norm)):
             raise NonFiniteLoss(
-                f"the loss is {float(loss.detach()):g} and its gradient norm {norm:g}; lower the learning rate "
-                "or the reward scale and go on from the last checkpoint"
+                f"the loss is {mean_loss:g} and its gradient's norm {norm:g}; lower the learning rate or the reward "
+                "scale in config.yaml and go on from the last checkpoint with `bebold resume`"
             )
         if self.max_grad_norm is not None and norm > self.max_grad_norm:
             self.gradient.mul_(self.max_grad_norm / (norm + 1e-6))
@@ -85,3 +91,6 @@ class Optimiser:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.adam.load_state_dict(state)
+        # The settings of today hold, not those of the day it was saved.
+        for group in self.adam.param_groups:
+            group.update(self.settings)

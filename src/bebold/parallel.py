@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +24,10 @@ from bebold.errors import RunError
 from bebold.optimise import Peers
 
 TIMEOUT = timedelta(minutes=10)
+"""How long a worker waits for the others."""
 _PARENT = "BEBOLD_PARENT"
 _MEETING = "BEBOLD_MEETING"
+_MEND = "go on from the last checkpoint with `bebold resume`"
 
 
 class Workers(Peers):
@@ -32,10 +36,52 @@ class Workers(Peers):
     Every call is a meeting of all of them. If one has died, it raises RunError and says which.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, children: tuple[subprocess.Popen[bytes], ...] = ()):
+    def __init__(self, rank: int = 0, size: int = 1):
         self.rank = rank
         self.size = size
-        self.children = children
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    def start(self, module: str) -> None:
+        """As rank 0, start the others, which run `module.work()`, and meet them.
+
+        They are fresh interpreters, so that a script that trains needs no `if __name__ == "__main__"`. They inherit
+        no open file, are deaf to SIGINT and SIGTERM, and die with this process.
+        """
+        if self.size == 1:
+            return
+        meeting = tempfile.mkdtemp(prefix="bebold-")
+        try:
+            for rank in range(1, self.size):
+                environment = {
+                    **os.environ,
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(self.size),
+                    "OMP_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)]),
+                    _PARENT: str(os.getpid()),
+                    _MEETING: meeting,
+                }
+                command = [sys.executable, "-c", f"from {module} import work; work()"]
+                self.children.append(subprocess.Popen(command, env=environment, process_group=0))
+            self._wait_until_ready(meeting)
+            self.join(f"file://{meeting}/peers")
+            self._meet(dist.barrier)  # until all have read where the others are
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            shutil.rmtree(meeting, ignore_errors=True)
+
+    def join(self, meeting: str) -> None:
+        """Meet the others where torch.distributed finds them."""
+        self._meet(
+            dist.init_process_group,
+            "gloo",
+            init_method=meeting,
+            rank=self.rank,
+            world_size=self.size,
+            timeout=TIMEOUT,
+        )
 
     def average_(self, tensor: Tensor) -> None:
         if self.size > 1:
@@ -79,81 +125,72 @@ class Workers(Peers):
 
     def close(self) -> None:
         """Leave; rank 0 also ends the processes it started."""
-        if self.size == 1:
-            return
-        with suppress(RuntimeError):
-            dist.destroy_process_group()
+        if dist.is_initialized():
+            with suppress(RuntimeError):
+                dist.destroy_process_group()
+        deadline = time.monotonic() + 5
         for child in self.children:
             with suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=5)
+                child.wait(timeout=max(0.0, deadline - time.monotonic()))
             child.kill()
             child.wait()
+
+    def _wait_until_ready(self, meeting: str) -> None:
+        """Until every child is about to join: from then on their meeting takes a moment or fails at once."""
+        deadline = time.monotonic() + TIMEOUT.total_seconds()
+        while len(list(Path(meeting).glob("ready-*"))) < len(self.children):
+            if any(child.poll() is not None for child in self.children) or time.monotonic() > deadline:
+                raise RunError(f"{self._casualty() or 'a worker did not start in time'}; try --workers 1")
+            time.sleep(0.02)
 
     def _meet(self, collective: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         try:
             collective(*args, **kwargs)
         except RuntimeError as error:  # gloo: connection closed by peer, or nobody came in time
-            raise RunError(self._why(error)) from None
+            reason = str(error).splitlines()[0]
+            raise RunError(f"{self._casualty() or f'the workers lost touch ({reason})'}; {_MEND}") from None
 
-    def _why(self, error: RuntimeError) -> str:
-        mend = "go on from the last checkpoint with `bebold resume`"
-        for rank, child in enumerate(self.children, start=1):
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=2)
-            if child.returncode is not None:
-                how = f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"
-                return f"worker {rank} died ({how}); {mend}"
-        return f"the workers lost touch ({str(error).splitlines()[0]}); {mend}"
-
-
-def start_workers(size: int, module: str) -> Workers:
-    """Start `size - 1` processes that run `module.work()`, and join them as rank 0.
-
-    They are fresh interpreters, so that a script that trains needs no `if __name__ == "__main__"`; they inherit no
-    open file, are deaf to the terminal's Ctrl-C, and die with this process.
-    """
-    if size == 1:
-        return Workers()
-    meeting = tempfile.mkdtemp(prefix="bebold-")
-    try:
-        children = []
-        for rank in range(1, size):
-            environment = {
-                **os.environ,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(size),
-                "OMP_NUM_THREADS": "1",
-                _PARENT: str(os.getpid()),
-                _MEETING: meeting,
-            }
-            command = [sys.executable, "-c", f"from {module} import work; work()"]
-            children.append(subprocess.Popen(command, env=environment, process_group=0))
-        workers = Workers(0, size, tuple(children))
-        workers._meet(_join, f"file://{meeting}/peers", 0, size)
-    finally:
-        shutil.rmtree(meeting, ignore_errors=True)
-    return workers
+    def _casualty(self) -> str | None:
+        """Which child has died. One that a signal ended was the first: others then leave with an exit code."""
+        deadline = time.monotonic() + 2
+        while all(child.poll() is None for child in self.children) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        ended = [(rank, c.returncode) for rank, c in enumerate(self.children, start=1) if c.poll() is not None]
+        if not ended:
+            return None
+        rank, code = min(ended, key=lambda pair: pair[1])
+        return f"worker {rank} died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
 def join_workers() -> Workers | None:
-    """Join the processes that `start_workers` or torchrun describe in the environment; None if neither does."""
-    if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
+    """Join the processes that `Workers.start` or torchrun describe in the environment; None if neither does."""
+    started = _MEETING in os.environ
+    if not started and not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return None
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if _MEETING in os.environ:
+    workers = Workers(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    if started:
         _die_with(int(os.environ[_PARENT]))
+        # Rank 0 hears them and decides for all.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        meeting = f"file://{os.environ[_MEETING]}/peers"
-    else:
-        meeting = "env://"
-    workers = Workers(rank, size)
-    if size > 1:
-        workers._meet(_join, meeting, rank, size)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (Path(os.environ[_MEETING]) / f"ready-{workers.rank}").touch()
+        workers.join(f"file://{os.environ[_MEETING]}/peers")
+        workers._meet(dist.barrier)
+    elif workers.size > 1:
+        workers.join("env://")
     return workers
 
 
-def prepare_process() -> None:
-    """One thread a process, and freed memory kept: giving it back costs page faults at every large tensor."""
+def is_leader() -> bool:
+    """Whether this process speaks for all: it has rank 0, or is alone."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def prepared_process() -> Iterator[None]:
+    """One thread while this lasts. Freed memory is kept, also after: giving it back costs page faults at every
+    large tensor."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -161,10 +198,10 @@ def prepare_process() -> None:
             m_trim_threshold, m_mmap_threshold, size = -1, -3, 1 << 28
             libc.mallopt(m_mmap_threshold, size)
             libc.mallopt(m_trim_threshold, size)
-
-
-def _join(meeting: str, rank: int, size: int) -> None:
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size, timeout=TIMEOUT)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _die_with(parent: int) -> None:

@@ -1,1 +1,26 @@
 """Learners: from a rollout and a bonus to a better policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bebold.rollout import Rollout
+
+
+class Learner(Protocol):
+    """What the training loop asks of a learner. It never learns which method made the bonus."""
+
+    def update(self, rollout: Rollout, bonus: Tensor) -> dict[str, float]:
+        """Learn from a rollout and its bonus, float32 `[T, B]`; returns `losses/*`."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """All there is to save, the policy included; tensors and primitives only."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a state."""
+        ...

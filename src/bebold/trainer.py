@@ -1,0 +1,205 @@
+"""What one worker owns, and one turn of the loop: collect, reward, learn, predict."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from bebold.collect import Collector
+from bebold.config import TrainConfig
+from bebold.envs import make_envs
+from bebold.errors import RunError, UsageError
+from bebold.evaluation import PROGRESS_SEED, make_policy, play
+from bebold.experiments.published import solved_threshold, steps_to_solve
+from bebold.gridworld.tasks import find_task
+from bebold.learners import Learner
+from bebold.learners.ppo import PPO
+from bebold.methods.counts import EpisodicCounter
+from bebold.methods.keys import make_key
+from bebold.methods.recipes import build_intrinsic
+from bebold.parallel import Workers
+
+
+class Trainer:
+    """A worker's share of the environments, and its copies of the policy and the intrinsic reward."""
+
+    def __init__(self, config: TrainConfig, workers: Workers):
+        self.config = config
+        self.workers = workers
+        self.task = find_task(config.task)
+        device = choose_device(config.device)
+        share = config.num_envs // workers.size
+        envs = make_envs(self.task, share)
+        self.policy = make_policy(config, envs).to(device)
+        self.intrinsic = build_intrinsic(
+            config.method,
+            config.intrinsic,
+            obs_shapes={name: space.shape for name, space in envs.single_observation_space.items()},  # type: ignore[attr-defined]
+            device=device,
+            seed=config.seed,
+            peers=workers,
+        )
+        # Workers act apart, and learn alike.
+        _, split_seed = np.random.SeedSequence((config.seed, 0)).generate_state(2).tolist()
+        action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
+        self.learner: Learner = PPO(
+            self.policy,
+            config.ppo,
+            coefficient=config.intrinsic.coefficient,
+            seed=split_seed,
+            peers=workers,
+        )
+        self.collector = Collector(
+            envs,
+            key=make_key(config.intrinsic.key, config.intrinsic.key_bin),
+            counter=EpisodicCounter.for_episodes(share, self.task.max_steps),
+            needs=self.policy.needs | self.intrinsic.needs,
+            unroll=config.unroll,
+            seed=config.seed * 1_000_000 + workers.rank * share,
+            action_seed=action_seed,
+            device=device,
+        )
+        self.steps = 0
+        self.evaluations: list[tuple[int, float]] = []
+
+    def update(self) -> dict[str, float]:
+        """One turn of the loop. Returns what all workers together measured."""
+        clock = Stopwatch()
+        with clock("collect"):
+            rollout = self.collector.collect(self.policy)
+        with clock("reward"):
+            bonus = self.intrinsic.reward(rollout)
+        with clock("learn"):
+            stats = self.learner.update(rollout, bonus)
+        with clock("predict"):
+            stats |= self.intrinsic.update(rollout)
+        steps = int(rollout.valid.sum())
+        stats = self.agree(stats | clock.seconds | {"steps": steps})
+        self.steps += round(stats.pop("steps") * self.workers.size)
+        episodes = self.workers.gather(torch.tensor(self.collector.finished_episodes()).reshape(-1, 2))
+        if len(episodes):
+            stats["charts/episodic_return"], stats["charts/episodic_length"] = episodes.mean(dim=0).tolist()
+        stats["charts/episodes"] = len(episodes)
+        return stats
+
+    def agree(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """The mean of each figure over the workers."""
+        values = torch.tensor(list(stats.values()), dtype=torch.float64)
+        self.workers.average_(values)
+        return dict(zip(stats, values.tolist(), strict=True))
+
+    def evaluate(self) -> dict[str, float]:
+        """Play the held-out levels, shared by the workers."""
+        begun = time.perf_counter()
+        episodes = range(PROGRESS_SEED, PROGRESS_SEED + self.config.evaluation.episodes)
+        mine = episodes[self.workers.rank :: self.workers.size]
+        returns = torch.zeros(0, 2)
+        if len(mine):
+            played = play(self.policy, make_envs(self.task, len(mine)), mine, action_seed=mine[0])
+            returns = torch.tensor(np.stack((played.returns, played.lengths), axis=1)).float()
+        mean_return, mean_length = self.workers.gather(returns).mean(dim=0).tolist()
+        self.evaluations.append((self.steps, mean_return))
+        return {
+            "eval/return_mean": mean_return,
+            "eval/length_mean": mean_length,
+            "time/evaluate": time.perf_counter() - begun,
+        }
+
+    def evaluation_due(self, steps_before: int) -> bool:
+        """Whether a multiple of the interval lies between `steps_before` and now."""
+        interval = self.config.evaluation.interval
+        return interval > 0 and self.steps // interval > steps_before // interval
+
+    @property
+    def steps_to_solve(self) -> int | None:
+        """Steps at the first of three evaluations in a row at 95 % of the paper's return."""
+        steps, returns = zip(*self.evaluations, strict=True) if self.evaluations else ((), ())
+        return steps_to_solve(steps, returns, solved_threshold(self.task.short or ""))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are taken, or the task is solved and that is enough."""
+        solved = self.config.stop_when_solved and self.steps_to_solve is not None
+        return solved or self.steps >= self.config.total_steps
+
+    def state(self) -> dict[str, Any] | None:
+        """The state of all workers, on rank 0; elsewhere None.
+
+        Raises
+        ------
+        RunError : the workers' policies differ, which no mean of gradients should let happen
+        """
+        norms = self.workers.gather(torch.stack([p.detach().double().norm().cpu() for p in self.policy.parameters()]))
+        if not torch.equal(*norms.view(self.workers.size, -1).aminmax(dim=0)):
+            raise RunError("the workers' policies have drifted apart; go on from the last checkpoint or --workers 1")
+        shards = self.workers.collect(self.collector.state_dict())
+        if not shards:
+            return None
+        return {
+            "steps": self.steps,
+            "evaluations": self.evaluations,
+            "learner": self.learner.state_dict(),
+            "intrinsic": self.intrinsic.state_dict(),
+            "collectors": shards,
+        }
+
+    def parts(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What each worker needs of a state, in order of rank."""
+        shards = state["collectors"]
+        if len(shards) != self.workers.size:
+            raise RunError(f"the checkpoint is of {len(shards)} workers; set workers to that in config.yaml")
+        return [{**state, "collectors": [shard]} for shard in shards]
+
+    def restore(self, part: Mapping[str, Any]) -> None:
+        """Take up this worker's part of a state.
+
+        Raises
+        ------
+        RunError : it does not fit these settings
+        """
+        try:
+            self.steps = int(part["steps"])
+            self.evaluations = [(int(steps), float(value)) for steps, value in part["evaluations"]]
+            self.learner.load_state_dict(part["learner"])
+            self.intrinsic.load_state_dict(part["intrinsic"])
+            (shard,) = part["collectors"]
+            self.collector.load_state_dict(shard)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise RunError(
+                f"the checkpoint does not belong to these settings ({reason}); restore config.yaml or train anew"
+            ) from None
+
+
+def choose_device(device: str) -> torch.device:
+    """`auto` is CUDA when there is one; under torchrun each process of a machine takes its own.
+
+    Raises
+    ------
+    UsageError : CUDA was asked for, and there is none
+    """
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise UsageError("no CUDA device is available; use --device cpu, or auto in config.yaml")
+    if device == "cpu" or not available:
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+class Stopwatch:
+    """Seconds spent in each named stage, under `time/<stage>`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[f"time/{stage}"] = time.perf_counter() - begun
