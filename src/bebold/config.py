@@ -13,11 +13,11 @@ class NetworkConfig:
     """Actor-critic: two dense layers on the one-hot view, a GRU with a skip connection, linear heads."""
 
     hidden: int = 128
-    """Width of the two dense layers."""
+    """Width of the two dense layers (ours: small enough for two cores)."""
     memory: int = 128
-    """Width of the GRU."""
+    """Width of the GRU (ours: small enough for two cores)."""
     value_heads: Literal[1, 2] = 1
-    """1: one value of the summed reward (BeBold). 2: extrinsic and intrinsic apart (RND, Burda et al. 2018)."""
+    """1: one value of the summed reward (BeBold). 2: extrinsic and intrinsic apart, both cut at the episode's end."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class PPOConfig:
     clip: float = 0.2
     """Clipping range of the probability ratio (Schulman et al. 2017)."""
     epochs: int = 2
-    """Passes over each rollout (measured, docs/research-log.md)."""
+    """Passes over each rollout (ours: half of the usual four, since the batch is large)."""
     minibatches: int = 4
-    """Minibatches per pass, split over environments (measured)."""
+    """Minibatches per pass, split over environments (OpenAI baselines)."""
     learning_rate: float = 1e-3
     """Adam's step size (measured: 3e-4, the usual one, takes twice the steps at this batch)."""
     adam_eps: float = 1e-5
@@ -85,8 +85,7 @@ class IntrinsicConfig:
     alpha: float = 0.5
     """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
     key: Key = "observation"
-    """What counts as the same state within an episode: the observation (Eq. 3), the full state (the authors'
-    code), the agent's position, or a discretised vector observation."""
+    """What is the same state within an episode: the observation (Eq. 3), the full state (the authors' code), ..."""
     key_bin: float = 0.1
     """Bin width of the `discretised` key, in the observation's own unit."""
     count_capacity: int = 2**24
@@ -99,9 +98,9 @@ class EvaluationConfig:
     """Progress evaluation during training, on the fast engine, on levels that training never draws."""
 
     interval: int = 250_000
-    """Environment steps between evaluations; 0 turns them off."""
+    """Environment steps between evaluations; 0 turns them off (protocol: docs/research-log.md)."""
     episodes: int = 128
-    """Held-out levels, the same each time; actions are sampled."""
+    """Held-out levels, the same each time; actions are sampled (protocol: docs/research-log.md)."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +118,9 @@ class TrainConfig:
     stop_when_solved: bool = False
     """Stop at three evaluations in a row at 95 % of the paper's return."""
     num_envs: int = 256
-    """Environments in all, shared by the workers."""
+    """Environments in all, shared by the workers (ours: wide batches make matrix products fast)."""
     unroll: int = 40
-    """Steps of each environment per update."""
+    """Steps of each environment per update, through which the memory learns (ours; 100 in BeBold)."""
     workers: int = 0
     """Data-parallel processes; 0: one per core, or one for a GPU. The global batch does not depend on it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
