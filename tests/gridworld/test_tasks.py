@@ -9,6 +9,7 @@ import sys
 import gymnasium
 import pytest
 
+from bebold.errors import UsageError
 from bebold.gridworld import TASKS, UnknownTask, find_task, make_farama, multi_room
 
 FAMILIES = [
@@ -83,7 +84,7 @@ def test_an_unknown_name_is_answered_with_close_ones(name: str, hint: str) -> No
     with pytest.raises(UnknownTask, match=hint) as error:
         find_task(name)
     assert "\n" not in str(error.value)
-    assert isinstance(error.value, ValueError)
+    assert isinstance(error.value, UsageError)
 
 
 def test_multi_room_of_any_size() -> None:

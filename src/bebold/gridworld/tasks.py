@@ -8,13 +8,15 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from bebold.errors import UsageError
+
 if TYPE_CHECKING:
     import gymnasium
 
 NAMESPACE = "bebold/"
 
 
-class UnknownTask(ValueError):
+class UnknownTask(UsageError):
     """No task has this name."""
 
 
