@@ -7,6 +7,8 @@
 | 31    | the cell blocks sight                                               |
 """
 
+import numpy as np
+
 UNSEEN, EMPTY, WALL, FLOOR, DOOR, KEY, BALL, BOX, GOAL, LAVA, AGENT = range(11)
 RED, GREEN, BLUE, PURPLE, YELLOW, GREY = range(6)
 OPEN, CLOSED, LOCKED = range(3)
@@ -25,6 +27,8 @@ LAVA_CELL = LAVA | RED << 8
 RIGHT, DOWN, LEFT, UP = range(4)
 STEP_X = (1, 0, -1, 0)
 STEP_Y = (0, 1, 0, -1)
+DIRECTION_X = np.array(STEP_X, dtype=np.int64)  # the same, for kernels
+DIRECTION_Y = np.array(STEP_Y, dtype=np.int64)
 
 # The grid is stored with a frame of walls as wide as the agent sees, so that no view needs a bounds check.
 FRAME = 6

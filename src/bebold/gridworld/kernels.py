@@ -10,6 +10,8 @@ from bebold.gridworld.cells import (
     BLUE,
     BOX,
     CLOSED,
+    DIRECTION_X,
+    DIRECTION_Y,
     DOOR,
     EMPTY_CELL,
     FRAME,
@@ -21,17 +23,13 @@ from bebold.gridworld.cells import (
     OPAQUE_BIT,
     OPEN,
     RED,
-    STEP_X,
-    STEP_Y,
     VIEW,
 )
+from bebold.hashing import mix
 from bebold.jit import jit
 
 TURN_LEFT, TURN_RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
 NUM_ACTIONS = 7
-
-DIRECTION_X = np.array(STEP_X, dtype=np.int64)
-DIRECTION_Y = np.array(STEP_Y, dtype=np.int64)
 
 
 def _row_visibility_table() -> np.ndarray:
@@ -56,19 +54,11 @@ ROW_VISIBILITY = _row_visibility_table()
 
 
 @jit
-def mix64(bits):
-    """Scramble 64 bits (the finaliser of SplitMix64)."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
-@jit
 def cell_hash(x, y, code):
     """One cell's share of the grid's hash; an empty cell has none."""
     if code == EMPTY_CELL:
         return np.uint64(0)
-    return mix64(np.uint64(code) | np.uint64(x) << np.uint64(32) | np.uint64(y) << np.uint64(48))
+    return mix(np.uint64(code) | np.uint64(x) << np.uint64(32) | np.uint64(y) << np.uint64(48))
 
 
 @jit
@@ -231,7 +221,7 @@ def observe(see_through, cells, agent, carried, grid_hash, image, direction, pos
         position[b, 0] = x
         position[b, 1] = y
         place = np.uint64(carried[b]) | np.uint64(x << 44 | y << 34 | facing << 32)
-        state_key[b] = mix64(grid_hash[b] + mix64(~place))
+        state_key[b] = mix(grid_hash[b] + mix(~place))
         _look(see_through, cells[b], x + FRAME, y + FRAME, facing, carried[b], image[b])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bebold.gridworld.cells import DOWN, EMPTY_CELL, LEFT, RIGHT, STEP_X, STEP_Y, UP, WALL
+from bebold.gridworld.cells import DIRECTION_X, DIRECTION_Y, DOWN, EMPTY_CELL, LEFT, RIGHT, UP, WALL
 from bebold.gridworld.placement import (
     door_cell,
     free_position,
@@ -20,9 +20,6 @@ from bebold.gridworld.placement import (
 )
 from bebold.gridworld.random import integers
 from bebold.jit import jit
-
-DIRECTION_X = np.array(STEP_X, dtype=np.int64)
-DIRECTION_Y = np.array(STEP_Y, dtype=np.int64)
 
 
 @jit

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bebold.gridworld.cells import BLUE, EMPTY_CELL, FRAME, GOAL
-from bebold.gridworld.kernels import DIRECTION_X, DIRECTION_Y, FORWARD, TURN_LEFT, set_cell
+from bebold.gridworld.cells import BLUE, DIRECTION_X, DIRECTION_Y, EMPTY_CELL, FRAME, GOAL
+from bebold.gridworld.kernels import FORWARD, TURN_LEFT, set_cell
 from bebold.gridworld.levels.empty import build_empty_room
 from bebold.gridworld.placement import ball_cell, free_position, inside_frame
 from bebold.gridworld.random import integers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bebold.gridworld.cells import BLUE, GREEN, GREY, RIGHT
+from bebold.gridworld.cells import BLUE, DIRECTION_X, DIRECTION_Y, GREEN, GREY, RIGHT
 from bebold.gridworld.placement import (
     ALPHABETICAL_COLORS,
     ball_cell,
@@ -14,8 +14,6 @@ from bebold.gridworld.placement import (
 )
 from bebold.gridworld.random import integers
 from bebold.gridworld.rooms import (
-    DIRECTION_X,
-    DIRECTION_Y,
     add_door,
     build_rooms,
     place_agent_in_room,
