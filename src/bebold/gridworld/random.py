@@ -6,7 +6,6 @@ last 64-bit output (is there one, its value), which NumPy keeps for the next 32-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,19 +40,6 @@ def pack_generator(bit_generator: np.random.BitGenerator) -> np.ndarray:
         full["uinteger"],
     ]
     return np.array(words, dtype=np.uint64)
-
-
-def unpack_generator(words: Sequence[int] | np.ndarray) -> np.random.PCG64:
-    """The NumPy PCG64 that continues a stream stored as uint64 [6]."""
-    high, low, increment_high, increment_low, has_spare, spare = (int(word) for word in words)
-    bit_generator = np.random.PCG64(0)
-    bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": high << 64 | low, "inc": increment_high << 64 | increment_low},
-        "has_uint32": has_spare,
-        "uinteger": spare,
-    }
-    return bit_generator
 
 
 @intrinsic
