@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bebold.encoding import CELL_WIDTH, OneHot, OneHotLinear, distinct
+from bebold.encoding import CELL_WIDTH, OneHot, OneHotLinear, _distinct_by_sorting, distinct
 from bebold.hashing import hash_rows
 
 
@@ -36,22 +36,33 @@ def test_onehot_linear_equals_the_dense_product(n, limits):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("n", [10, 300])
+def test_onehot_linear_refuses_what_is_not_a_view(n):
+    layer = OneHotLinear(49, 24)
+    for cells in (views(n).long() * 10**6, views(n)[:, :6], views(n).float()):
+        with pytest.raises(ValueError, match="49 cells of 3 bytes"):
+            layer(cells)
+    with pytest.raises(IndexError):  # codes that no cell has
+        layer(torch.full((n, 7, 7, 3), 255, dtype=torch.uint8))
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64])
 def test_distinct_groups_equal_rows(dtype):
     kinds = views(40).to(dtype)
     index = torch.randint(40, (500,))
     rows = kinds[index]
-    first, inverse, counts = distinct(rows)
-    assert len(first) == len(index.unique())
-    assert torch.equal(rows[first][inverse], rows)
-    assert torch.equal(counts, torch.bincount(inverse))
+    for find in (distinct, _distinct_by_sorting):  # on a CPU, and on any other device
+        first, inverse = find(rows)
+        assert len(first) == len(index.unique())
+        assert torch.equal(rows[first][inverse], rows)
     # In order of first occurrence.
+    first, inverse = distinct(rows)
     assert (first.diff() > 0).all()
     assert torch.equal(first[inverse] <= torch.arange(500), torch.ones(500, dtype=torch.bool))
 
 
 def test_distinct_of_nothing_is_nothing():
-    assert [len(x) for x in distinct(torch.empty(0, 7, 7, 3, dtype=torch.uint8))] == [0, 0, 0]
+    assert [len(x) for x in distinct(torch.empty(0, 7, 7, 3, dtype=torch.uint8))] == [0, 0]
 
 
 def test_hashes_spread_over_all_bits():

@@ -59,6 +59,9 @@ class OneHotLinear(nn.Module):
         self.register_buffer("row_of_code", first_rows.flatten().int(), persistent=False)
 
     def forward(self, cells: Tensor) -> Tensor:
+        # What is looked up below is not checked by the kernels, and observations also come from files.
+        if cells.dtype != torch.uint8 or cells.shape[1:].numel() != 3 * self.cells:
+            raise ValueError(f"{self.cells} cells of 3 bytes are needed, not {cells.dtype} {tuple(cells.shape[1:])}")
         if cells.is_cuda:
             return self.onehot(cells) @ self.weight + self.bias
         if len(cells) < 256 and not torch.is_grad_enabled():  # acting: the table would cost more than it saves
@@ -69,27 +72,34 @@ class OneHotLinear(nn.Module):
         return _SumOfRows.apply(row, table.flatten(0, 1)) + self.bias
 
 
-def distinct(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Find the distinct rows of `[N, ...]` by a 64-bit hash; on a CPU in order of first occurrence.
 
     Returns
     -------
     first : int64 `[U]`, an index of each distinct row
     inverse : int64 `[N]`, which of them each row is
-    counts : int64 `[U]`, how often each occurs
     """
     if rows.device.type == "cpu":
-        first, inverse, counts = map(torch.from_numpy, group_rows(rows.numpy()))
-        return first, inverse, counts
-    unique, inverse, counts = torch.unique(hash_rows(rows), return_inverse=True, return_counts=True)
+        first, inverse = map(torch.from_numpy, group_rows(rows.numpy()))
+        return first, inverse
+    return _distinct_by_sorting(rows)
+
+
+def _distinct_by_sorting(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """`distinct` on any device, in no particular order."""
+    unique, inverse = torch.unique(_sortable_keys(rows), return_inverse=True)
     first = torch.empty_like(unique)
     # Of several writes to one place any may win: the rows are equal.
     first[inverse] = torch.arange(len(rows), device=rows.device)
-    return first, inverse, counts
+    return first, inverse
 
 
-def hash_rows(rows: Tensor) -> Tensor:
-    """64-bit keys, int64 `[N]`, of the bytes of rows `[N, ...]`: a random linear map modulo 2⁶⁴, mixed."""
+def _sortable_keys(rows: Tensor) -> Tensor:
+    """64-bit keys, int64 `[N]`, of the bytes of rows `[N, ...]`: a random linear map modulo 2⁶⁴, mixed.
+
+    They live within one call and need not be those of `hashing.hash_rows`.
+    """
     flat = rows.flatten(1).contiguous().view(torch.uint8)
     generator = torch.Generator().manual_seed(0x5EED)
     info = torch.iinfo(torch.int64)

@@ -26,23 +26,18 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
     return _linear_hash(as_bytes, _weights(as_bytes.shape[1]))
 
 
-def group_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def group_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Group equal rows of `rows [N, ...]` by their hash, in order of first occurrence.
 
     Returns
     -------
     first : int64 `[U]`, the first index of each distinct row
     inverse : int64 `[N]`, which of them each row is
-    counts : int64 `[U]`, how often each occurs
     """
     keys = hash_rows(rows)
-    first, inverse, counts = (
-        np.empty(len(keys), np.int64),
-        np.empty(len(keys), np.int64),
-        np.zeros(len(keys), np.int64),
-    )
-    groups = _group(keys, first, inverse, counts)
-    return first[:groups], inverse, counts[:groups]
+    first, inverse = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    groups = _group(keys, first, inverse)
+    return first[:groups], inverse
 
 
 def _bytes(rows: np.ndarray) -> np.ndarray:
@@ -78,7 +73,7 @@ def _linear_hash(rows, weights):
 
 
 @jit
-def _group(keys, first, inverse, counts):
+def _group(keys, first, inverse):
     slots = 2
     while slots < 2 * len(keys):
         slots *= 2
@@ -94,5 +89,4 @@ def _group(keys, first, inverse, counts):
             first[groups] = n
             groups += 1
         inverse[n] = table[at]
-        counts[table[at]] += 1
     return groups

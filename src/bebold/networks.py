@@ -81,7 +81,7 @@ class ActorCritic(nn.Module):
         starts : bool `[T, B]`, where the state is cleared first
         """
         image = obs["image"].flatten(0, 1)
-        first, inverse, _ = distinct(image)
+        first, inverse = distinct(image)
         x = self.torso(image[round_up(first)])
         gates = self.core.gates(x).index_select(0, inverse).unflatten(0, starts.shape)
         heads = self.view_head(x).index_select(0, inverse).unflatten(0, starts.shape)

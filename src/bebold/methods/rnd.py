@@ -107,7 +107,7 @@ class RNDNovelty(Novelty):
         if self._prepared is not None and self._prepared[0]() is rollout:
             return self._prepared[1]
         every = rollout.obs[self.source].flatten(0, 1)
-        first, inverse, _ = distinct(every)
+        first, inverse = distinct(every)
         obs = every[first]
         prepared = _Prepared(inverse.view(rollout.starts.shape), obs, self._target(obs))
         self._prepared = weakref.ref(rollout), prepared
