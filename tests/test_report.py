@@ -77,6 +77,28 @@ def test_a_verdict_counts_only_for_the_weights_it_was_about(tmp_path: Path) -> N
     assert report.read_result(folder).last_return == 0.5
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[1]", "null", '"text"', '{"steps": 1000001}', '{"steps": 1000001, "return_mean": "high"}', "\0\0"],
+)
+def test_a_broken_verdict_counts_for_nothing(tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+    folder = make_run(tmp_path, [0.5])
+    for name in ("evaluation.json", "evaluation-greedy.json"):
+        (folder / name).write_text(content)
+    result = report.read_result(folder)
+    assert result.sampled == result.greedy == {} and result.last_return == 0.5
+    assert f"{folder / 'evaluation.json'} is damaged and counts for nothing" in caplog.text
+    report.write_csv([result], tmp_path / "summary.csv")
+
+
+def test_a_broken_line_of_metrics_is_left_out(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [0.1, 0.2])
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2]) + "[]\n" + "".join(lines[2:]))
+    assert list(report.read_result(folder).curve_returns) == [0.1, 0.2]
+
+
 def test_without_evaluations_the_training_return_is_smoothed(tmp_path: Path) -> None:
     values = [float(i % 2) for i in range(120)]
     result = report.read_result(make_run(tmp_path, values, evaluated=False))
@@ -118,6 +140,8 @@ def test_comma_separated_values(tmp_path: Path) -> None:
     verdict = {"steps": 3_000_001, "return_mean": 0.91234567, "return_std": 0.1, "episodes": 512}
     (folder / "evaluation.json").write_text(json.dumps(verdict))
     make_run(tmp_path, [0.0], method="none", seed=4)
+    path = folder / "config.yaml"
+    path.write_text("version: 0.1.0\ncommit: abc\nresumed_with: [def]\n" + path.read_text().split("\n", 2)[2])
     results = [report.read_result(folder) for folder in report.find_runs([tmp_path])]
     report.write_csv(results, tmp_path / "new" / "summary.csv")
     with (tmp_path / "new" / "summary.csv").open() as file:
@@ -127,6 +151,7 @@ def test_comma_separated_values(tmp_path: Path) -> None:
         "cores,commit"
     )
     assert first["return_mean"] == "0.9123" and first["steps_to_solve"] == "1000000" and first["cores"] == "2"
+    assert first["commit"] == "abc+def"
     assert second["steps_to_solve"] == second["return_mean"] == second["episodes"] == ""
 
 
@@ -172,3 +197,11 @@ def test_the_record_of_a_long_run_without_evaluations_is_small(tmp_path: Path) -
     lines = (kept / "metrics.jsonl").read_text().splitlines()
     assert 32 <= len(lines) <= 34
     assert json.loads(lines[-1])["steps"] == 1_000_000_001
+
+
+def test_a_record_does_not_take_the_place_of_its_run(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "runs", [0.1, 0.2])
+    before = (folder / "metrics.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="is the run itself"):
+        record.record(report.read_result(folder), tmp_path / "runs" / ".." / "runs")
+    assert (folder / "metrics.jsonl").read_bytes() == before

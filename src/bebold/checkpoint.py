@@ -108,7 +108,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     ------
     RunError : the file cannot be written
     """
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = temporary_for(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
@@ -122,6 +122,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def temporary_for(path: Path) -> Path:
+    """Where `replacing` writes what will be `path`; a process that was killed leaves it behind."""
+    return path.with_name(f"{path.name}.tmp")
 
 
 def cannot_write(path: Path, error: OSError) -> RunError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from bebold.checkpoint import replacing
+from bebold.errors import UsageError
 from bebold.report import Result
-from bebold.runs import read_records
+from bebold.runs import read_records, run_folder
 
 POINTS = 32
 """Records kept of a run that was never evaluated; of others, those with an evaluation, and the last, are kept."""
@@ -23,10 +23,12 @@ def record(result: Result, root: Path) -> Path:
 
     Raises
     ------
+    UsageError : the record would take the place of the run
     RunError : it cannot be written
     """
-    folder = root / result.task.replace("/", "-") / result.config.method / str(result.config.seed)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = run_folder(result.config, root)
+    if folder.resolve() == result.folder.resolve():
+        raise UsageError(f"{folder} is the run itself, of which a record keeps little; name another --record")
     records = read_records(result.folder / "metrics.jsonl")
     kept = [r for r in records if "eval/return_mean" in r] or records[:: max(1, len(records) // POINTS)]
     if records and kept[-1] is not records[-1]:
@@ -35,7 +37,8 @@ def record(result: Result, root: Path) -> Path:
         file.write("".join(json.dumps(_rounded(r)) + "\n" for r in kept).encode())
     for name in WHOLE:
         if (result.folder / name).exists():
-            shutil.copyfile(result.folder / name, folder / name)
+            with replacing(folder / name) as file:
+                file.write((result.folder / name).read_bytes())
     return folder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,20 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import yaml
 
 from bebold.checkpoint import replacing
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import published_return, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
-from bebold.runs import read_config, read_metrics
+from bebold.runs import read_metrics
+from bebold.settings import commits, read_about, read_config
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 SMOOTHING = 50
 """Updates averaged in a training curve, which stands in where a run has no evaluations."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,11 @@ class Result:
     steps: int
     steps_to_solve: int | None
     minutes: float
-    summary: Mapping[str, Any]
-    """`summary.json`; empty if the run is not finished."""
     sampled: Mapping[str, Any]
     """The last verdict of `bebold eval` on these weights; empty if there is none."""
     greedy: Mapping[str, Any]
-    commit: str | None
+    commit: str
+    """Of the code that made the run; several, joined by `+`, if it was resumed on other code."""
 
     @property
     def last_return(self) -> float:
@@ -89,10 +91,9 @@ def read_result(folder: Path) -> Result:
         steps=last,
         steps_to_solve=steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name)),
         minutes=float(elapsed[-1]) / 60 if len(elapsed) else math.nan,
-        summary=_read_json(folder / "summary.json", last),
-        sampled=_read_json(folder / "evaluation.json", last),
-        greedy=_read_json(folder / "evaluation-greedy.json", last),
-        commit=yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")).get("commit"),
+        sampled=_read_verdict(folder / "evaluation.json", last),
+        greedy=_read_verdict(folder / "evaluation-greedy.json", last),
+        commit="+".join(commits(read_about(folder))),
     )
 
 
@@ -178,10 +179,19 @@ def _smooth(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return steps, (sums[1:] - sums[first]) / (np.arange(len(values)) - first + 1)
 
 
-def _read_json(path: Path, steps: int) -> dict[str, Any]:
-    """The content of `path` if it is about the run as it stands after `steps`."""
-    content = json.loads(path.read_text()) if path.exists() else {}
-    return content if content.get("steps") == steps else {}
+def _read_verdict(path: Path, steps: int) -> dict[str, Any]:
+    """What `bebold eval` wrote if it is about the run as it stands after `steps`; else nothing."""
+    if not path.exists():
+        return {}
+    try:
+        verdict = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        numbers = [verdict["return_mean"], verdict.get("return_std", 0.0)]
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        _log.warning("%s is damaged and counts for nothing; `bebold eval` writes it anew", path)
+        return {}
+    return verdict if verdict.get("steps") == steps else {}
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:

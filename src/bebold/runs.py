@@ -23,10 +23,12 @@ from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.events import EventFile
 from bebold.gridworld.tasks import find_task
-from bebold.settings import read_config, source_commit, to_yaml
+from bebold.settings import commits, origin, read_about, read_config, source_commit, to_yaml
 
 KEPT = 2
 """Checkpoints that stay: the newest, and one to fall back on."""
+WHOLE = ("config.yaml", "metrics.jsonl", "summary.json", "weights.safetensors")
+"""Files that only the process which holds the folder writes, and writes whole."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,12 +39,18 @@ def run_folder(config: TrainConfig, root: Path) -> Path:
     return root / (task.short or task.id).replace("/", "-") / config.method / str(config.seed)
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether there is a run to go on with: one that failed before its first update leaves settings alone."""
+    return (folder / "metrics.jsonl").exists() or bool(_checkpoints(folder))
+
+
 class Run:
     """One run folder, held by this process alone until `close`."""
 
-    def __init__(self, folder: Path, lock: int, config: TrainConfig):
+    def __init__(self, folder: Path, lock: int, config: TrainConfig, about: Mapping[str, Any]):
         self.folder = folder
         self.config = config
+        self._about = about
         self._lock = lock
         self._metrics: TextIO | None = None
         self._events: EventFile | None = None
@@ -65,13 +73,12 @@ class Run:
             raise checkpoint.cannot_write(folder, error) from error
         lock = _acquire(folder)
         try:
-            # Settings alone are left by a run that failed before its first update.
-            if (folder / "metrics.jsonl").exists() or any((folder / "checkpoints").glob("*.pt")):
+            if holds_run(folder):
                 raise UsageError(
                     f"{folder} holds a run already; go on with `bebold resume {folder}`, "
                     "or choose another --seed or --root"
                 )
-            run = cls(folder, lock, config)
+            run = cls(folder, lock, config, {"version": bebold.__version__, "commit": source_commit()})
             run.write_config(config)
         except BaseException:
             os.close(lock)
@@ -85,19 +92,24 @@ class Run:
         Raises
         ------
         UsageError : there is no run in `folder`
-        RunError : another process holds the folder
+        RunError : another process holds the folder, or it cannot be written
         """
-        config = read_config(folder)
+        config, about = read_config(folder), read_about(folder)
         lock = _acquire(folder)
-        for leftover in folder.glob("**/*.tmp"):
-            leftover.unlink(missing_ok=True)
-        return cls(folder, lock, config)
+        try:
+            _clear(folder)
+            known, now = commits(about), origin()
+            if now != known[-1]:
+                about["resumed_with"] = [*known[1:], now]
+            return cls(folder, lock, config, about)
+        except BaseException:
+            os.close(lock)
+            raise
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write `config.yaml`: every setting, the package's version, and its git commit if any."""
+        """Write `config.yaml`: every setting, below the version and the git commits that the run was made with."""
         with checkpoint.replacing(self.folder / "config.yaml") as file:
-            text = to_yaml(config, version=bebold.__version__, commit=source_commit())
-            file.write(text.encode())
+            file.write(to_yaml(config, self._about).encode())
         self.config = config
 
     @property
@@ -141,8 +153,9 @@ class Run:
         }
         checkpoint.save_weights(self.folder / "weights.safetensors", weights, metadata)
         # Those with more steps are of a future that was given up: `load` found them damaged.
-        current = [path for path in self._checkpoints() if path <= self._checkpoint(steps)]
-        for path in set(self._checkpoints()) - set(current[-KEPT:]):
+        every = _checkpoints(self.folder)
+        current = [path for path in every if path <= self._checkpoint(steps)]
+        for path in set(every) - set(current[-KEPT:]):
             path.unlink(missing_ok=True)
 
     def load(self) -> dict[str, Any] | None:
@@ -152,7 +165,7 @@ class Run:
         ------
         RunError : there are checkpoints, and none can be read
         """
-        paths = self._checkpoints()
+        paths = _checkpoints(self.folder)
         for path in reversed(paths):
             try:
                 return checkpoint.load(path)
@@ -204,9 +217,6 @@ class Run:
     def _checkpoint(self, steps: int) -> Path:
         return self.folder / "checkpoints" / f"{steps:012d}.pt"
 
-    def _checkpoints(self) -> list[Path]:
-        return sorted((self.folder / "checkpoints").glob("*.pt"))
-
 
 def read_metrics(folder: Path) -> dict[str, np.ndarray]:
     """The columns of `metrics.jsonl`, one entry a line: `steps` int64, others float64, NaN where absent."""
@@ -217,15 +227,43 @@ def read_metrics(folder: Path) -> dict[str, np.ndarray]:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file, up to one that was still being written when the process died."""
-    records = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                break
-    return records
+    """The lines of a metrics file, without any that is no record, such as one that a killed process half wrote."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    records = [_as_record(line) for line in lines]
+    for number, record in enumerate(records[:-1], start=1):  # the last may just be being written
+        if record is None:
+            _log.warning("%s: line %d is no record of metrics and is left out", path, number)
+    return [record for record in records if record is not None]
+
+
+def _as_record(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    steps = record.get("steps") if isinstance(record, dict) else None
+    if type(steps) is not int or not 0 <= steps < 2**63:
+        return None
+    numbers = all(value is None or isinstance(value, int | float) for value in record.values())
+    return record if numbers else None
+
+
+def _checkpoints(folder: Path, ending: str = ".pt") -> list[Path]:
+    """Those that a run wrote, named after their steps, oldest first; other files there are not touched."""
+    found = (folder / "checkpoints").glob(f"*{ending}")
+    return sorted(path for path in found if path.name.removesuffix(ending).isdecimal())
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a killed process left half written, and nothing else."""
+    leftovers = [checkpoint.temporary_for(folder / name) for name in WHOLE] + _checkpoints(folder, ".pt.tmp")
+    try:
+        for leftover in leftovers:
+            leftover.unlink(missing_ok=True)
+    except OSError as error:
+        raise checkpoint.cannot_write(folder, error) from error
 
 
 def _acquire(folder: Path) -> int:

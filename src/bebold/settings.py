@@ -12,8 +12,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
+import bebold
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
+from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
 
 T = TypeVar("T")
@@ -31,11 +33,33 @@ MAY_BE_ZERO = {
     "intrinsic.rnd.predictor_layers",
 }
 SHARES = {"ppo.discount", "ppo.gae_lambda"}
+LEVELS = 1_000_000
+"""Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""
 SEEDS = 1000
-"""Seeds of training runs are below this: each draws its levels from a million of its own."""
+"""Seeds of training runs are below this: the levels beyond SEEDS * LEVELS are for evaluation."""
+LARGEST = {
+    "total_steps": 10**12 - 1,  # twelve digits in a checkpoint's name
+    "num_envs": 2**16,  # fewer than LEVELS
+    "unroll": 100_000,
+    "workers": 1024,
+    "network.hidden": 4096,
+    "network.memory": 4096,
+    "ppo.epochs": 1000,
+    "intrinsic.count_capacity": 2**30,
+    "intrinsic.rnd.hidden": 4096,
+    "intrinsic.rnd.outputs": 4096,
+    "intrinsic.rnd.target_layers": 16,
+    "intrinsic.rnd.predictor_layers": 16,
+    "intrinsic.rnd.epochs": 1000,
+    "intrinsic.rnd.minibatches": 10_000,
+    "evaluation.episodes": 100_000,
+}
+"""Far above what is of use, below what no memory could hold; evaluations stay within their own levels."""
+LARGEST_UPDATE = 2**22
+"""Steps of all environments in one update, which are held in memory at once."""
 
 
-def to_yaml(config: TrainConfig, **about: str | None) -> str:
+def to_yaml(config: TrainConfig, about: Mapping[str, Any]) -> str:
     """The settings in full, below a few words about their origin."""
     return yaml.safe_dump({**about, "config": asdict(config)}, sort_keys=False, allow_unicode=True)
 
@@ -47,13 +71,7 @@ def from_yaml(text: str, source: str = "the settings") -> TrainConfig:
     ------
     UsageError : the text is no YAML, or names a setting that does not exist or cannot have this value
     """
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise UsageError(f"{source} is not valid YAML; write it anew or restore it from a backup") from None
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise UsageError(f"{source} has no section `config`; it is no settings file of bebold")
-    return from_dict(TrainConfig, content["config"], source)
+    return from_dict(TrainConfig, _content(text, source)["config"], source)
 
 
 def read_config(folder: Path) -> TrainConfig:
@@ -63,10 +81,47 @@ def read_config(folder: Path) -> TrainConfig:
     ------
     UsageError : there is no run in `folder`, or its settings cannot be read
     """
+    return from_yaml(_text(folder), str(folder / "config.yaml"))
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What `config.yaml` says of the settings' origin: `version`, `commit`, and what the run was `resumed_with`.
+
+    Raises
+    ------
+    UsageError : see `read_config`
+    """
+    content = _content(_text(folder), str(folder / "config.yaml"))
+    return {name: value for name, value in content.items() if name != "config"}
+
+
+def commits(about: Mapping[str, Any]) -> list[str]:
+    """The git commits that a run was made with, first to last; a version of the package where there was none."""
+    first = about.get("commit") or f"version {about.get('version', 'unknown')}"
+    later = about.get("resumed_with") or []
+    return [str(name) for name in (first, *(later if isinstance(later, list) else [later]))]
+
+
+def origin() -> str:
+    """The commit of this code, else its version."""
+    return source_commit() or f"version {bebold.__version__}"
+
+
+def _text(folder: Path) -> str:
     path = folder / "config.yaml"
     if not path.is_file():
         raise UsageError(f"there is no run in {folder}; give a folder that `bebold train` made")
-    return from_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path))
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _content(text: str, source: str) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # ValueError: a date that is none, a number of too many digits
+        raise UsageError(f"{source} is not valid YAML; write it anew or restore it from a backup") from None
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+        raise UsageError(f"{source} has no section `config`; it is no settings file of bebold")
+    return content
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], source: str, prefix: str = "") -> T:
@@ -114,7 +169,7 @@ def validate(config: TrainConfig) -> None:
     """
     from bebold.methods.recipes import find_recipe  # loads torch, which settings alone do not need
 
-    find_task(config.task)
+    task = find_task(config.task)
     find_recipe(config.method)
     for name, value in _numbers(config):
         if name in SHARES and not 0 <= value <= 1:
@@ -123,6 +178,8 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value}; it must be a number that is not negative")
         if value == 0 and name not in MAY_BE_ZERO | SHARES:
             raise UsageError(f"{name} is {value}; it must be positive")
+        if value > LARGEST.get(name, value):
+            raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
     if config.seed >= SEEDS:
         raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
     workers = worker_count(config)
@@ -130,6 +187,21 @@ def validate(config: TrainConfig) -> None:
         raise UsageError(
             f"num_envs is {config.num_envs}; it must be a multiple of workers x ppo.minibatches "
             f"= {workers} x {config.ppo.minibatches} = {workers * config.ppo.minibatches}"
+        )
+    if config.num_envs * config.unroll > LARGEST_UPDATE:
+        raise UsageError(
+            f"num_envs x unroll is {config.num_envs * config.unroll:,}; all steps of an update are held in memory: "
+            f"lower one until it is at most {LARGEST_UPDATE:,}"
+        )
+    capacity = config.intrinsic.count_capacity
+    if capacity < 2 or capacity & (capacity - 1):
+        raise UsageError(f"intrinsic.count_capacity is {capacity}; it must be a power of two, such as {2**24}")
+    if config.stop_when_solved and config.evaluation.interval == 0:
+        raise UsageError("stop_when_solved needs progress evaluations; set evaluation.interval to 250000, say")
+    if config.stop_when_solved and solved_threshold(task.short or "") is None:
+        raise UsageError(
+            f"stop_when_solved needs a return to reach, and the paper gives none for {task.short or task.id}; "
+            "set total_steps instead"
         )
 
 

@@ -1,0 +1,126 @@
+"""Settings: as files, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from bebold import settings
+from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, RNDConfig, TrainConfig
+from bebold.errors import UsageError
+from bebold.evaluation import PROGRESS_SEED, TEST_SEED
+from bebold.gridworld.tasks import UnknownTask
+from bebold.settings import from_yaml, to_yaml, validate, worker_count
+
+CONFIG = TrainConfig(task="KCS4R3", method="rnd", seed=3)
+
+
+def test_settings_survive_yaml() -> None:
+    assert from_yaml(to_yaml(CONFIG, {"version": "1", "commit": None})) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("config: {sede: 1}", "unknown setting sede; did you mean seed"),
+        ("config: {ppo: {entropi: 1}}", "unknown setting ppo.entropi; did you mean ppo.entropy"),
+        ("config: {zzz: 1}", "unknown setting zzz; remove it"),
+        ("config: {seed: x}", "seed is 'x'; it takes a value of type int"),
+        ("config: {seed: true}", "seed is True; it takes a value of type int"),
+        ("config: {ppo: 3}", "ppo is a group of settings"),
+        ("config: {device: gpu}", "device is 'gpu'; choose one of auto, cpu, cuda"),
+        ("config: [", "not valid YAML"),
+        ("config: 2001-99-99", "not valid YAML"),
+        ("just text", "has no section `config`"),
+    ],
+)
+def test_bad_settings_files_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        from_yaml(text)
+
+
+def test_numbers_as_people_write_them() -> None:
+    config = from_yaml("config: {ppo: {entropy: 5e-4, clip: 1}}")
+    assert config.ppo.entropy == 5e-4 and config.ppo.clip == 1.0
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (TrainConfig(num_envs=0), "num_envs is 0; it must be positive"),
+        (TrainConfig(unroll=-4), "unroll is -4"),
+        (TrainConfig(total_steps=0), "total_steps is 0"),
+        (TrainConfig(seed=-1), "seed is -1; it must be a number that is not negative"),
+        (TrainConfig(seed=1000), "seed is 1000; it must be below 1000"),
+        (
+            TrainConfig(workers=3),
+            r"num_envs is 256; it must be a multiple of workers x ppo.minibatches = 3 x",
+        ),
+        (TrainConfig(workers=2, num_envs=6, ppo=PPOConfig(minibatches=4)), "must be a multiple of .* = 8"),
+        (TrainConfig(ppo=PPOConfig(minibatches=0)), "ppo.minibatches is 0"),
+        (TrainConfig(ppo=PPOConfig(learning_rate=0)), "ppo.learning_rate is 0; it must be positive"),
+        (TrainConfig(ppo=PPOConfig(learning_rate=math.inf)), "ppo.learning_rate is inf"),
+        (TrainConfig(ppo=PPOConfig(entropy=math.nan)), "ppo.entropy is nan"),
+        (TrainConfig(ppo=PPOConfig(discount=1.5)), "ppo.discount is 1.5; it must lie between 0 and 1"),
+        (TrainConfig(evaluation=EvaluationConfig(episodes=0)), "evaluation.episodes is 0"),
+        (TrainConfig(evaluation=EvaluationConfig(episodes=100_001)), "episodes is 100,001; it must be at most 100,000"),
+        (TrainConfig(num_envs=2**17), "num_envs is 131,072; it must be at most 65,536"),
+        (TrainConfig(total_steps=10**12), "total_steps is 1,000,000,000,000; it must be at most 999,999,999,999"),
+        (TrainConfig(network=NetworkConfig(hidden=10**8)), "network.hidden is 100,000,000; it must be at most 4,096"),
+        (TrainConfig(workers=100_000), "workers is 100,000; it must be at most 1,024"),
+        (TrainConfig(unroll=20_000), "num_envs x unroll is 5,120,000; .*lower one until it is at most 4,194,304"),
+        (TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(target_layers=17))), "target_layers is 17"),
+        (TrainConfig(intrinsic=IntrinsicConfig(count_capacity=1000)), "count_capacity is 1000; it must be a power"),
+        (TrainConfig(intrinsic=IntrinsicConfig(count_capacity=1)), "count_capacity is 1; it must be a power"),
+        (TrainConfig(intrinsic=IntrinsicConfig(count_capacity=2**31)), "count_capacity is .*; it must be at most"),
+        (
+            TrainConfig(stop_when_solved=True, evaluation=EvaluationConfig(interval=0)),
+            "stop_when_solved needs progress evaluations; set evaluation.interval",
+        ),
+        (
+            TrainConfig(stop_when_solved=True, task="OM2Dlhb-v1"),
+            "the paper gives none for OM2Dlhb-v1; set total_steps",
+        ),
+        (
+            TrainConfig(stop_when_solved=True, task="MiniGrid-Empty-5x5-v0"),
+            "the paper gives none for MiniGrid-Empty-5x5-v0; set total_steps",
+        ),
+        (TrainConfig(method="bbold"), "there is no method 'bbold'; did you mean bebold"),
+    ],
+)
+def test_impossible_settings_are_refused(config: TrainConfig, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        validate(config)
+
+
+def test_levels_for_training_and_for_judging_never_meet() -> None:
+    assert settings.LARGEST["num_envs"] <= settings.LEVELS
+    assert settings.SEEDS * settings.LEVELS <= PROGRESS_SEED
+    assert PROGRESS_SEED + settings.LARGEST["evaluation.episodes"] <= TEST_SEED
+
+
+def test_every_limit_is_of_a_setting() -> None:
+    names = {name for name, _ in settings._numbers(TrainConfig())}
+    assert set(settings.LARGEST) | settings.MAY_BE_ZERO | settings.SHARES <= names
+
+
+def test_commits_of_settings_files_old_and_edited() -> None:
+    assert settings.commits({"version": "0.1.0", "commit": "a"}) == ["a"]
+    assert settings.commits({"version": "0.1.0", "commit": None}) == ["version 0.1.0"]
+    assert settings.commits({"commit": "a", "resumed_with": None}) == ["a"]
+    assert settings.commits({"commit": "a", "resumed_with": 7}) == ["a", "7"]
+
+
+def test_an_unknown_task_is_refused() -> None:
+    with pytest.raises(UnknownTask, match="did you mean KCS3R3"):
+        validate(TrainConfig(task="KCS3R33"))
+
+
+def test_workers_share_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings.os, "sched_getaffinity", lambda _: range(6), raising=False)
+    minibatched = replace(CONFIG, ppo=PPOConfig(minibatches=4))
+    assert worker_count(minibatched) == 4  # of 6 cores: 256 / 4 does not divide by 6 or 5
+    assert worker_count(replace(minibatched, workers=3)) == 3
+    validate(minibatched)
