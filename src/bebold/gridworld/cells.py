@@ -7,6 +7,8 @@
 | 31    | the cell blocks sight                                               |
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 UNSEEN, EMPTY, WALL, FLOOR, DOOR, KEY, BALL, BOX, GOAL, LAVA, AGENT = range(11)
@@ -23,6 +25,23 @@ EMPTY_CELL = EMPTY
 WALL_CELL = WALL | GREY << 8 | OPAQUE_BIT
 GOAL_CELL = GOAL | GREEN << 8
 LAVA_CELL = LAVA | RED << 8
+
+
+def _loads() -> Iterator[int]:
+    for color in range(6):
+        yield from (KEY | color << 8, BALL | color << 8, BOX | color << 8)
+        yield from (BOX | color << 8 | kind << 24 | inner << 28 for kind in (KEY, BALL) for inner in range(6))
+
+
+def _doors() -> Iterator[int]:
+    for color in range(6):
+        yield DOOR | color << 8
+        yield from (DOOR | color << 8 | state << 16 | OPAQUE_BIT for state in (CLOSED, LOCKED))
+
+
+# Every code that a load, and that a cell, can have.
+LOAD_CODES = np.array([*_loads()], dtype=np.uint32)
+CELL_CODES = np.array([EMPTY_CELL, WALL_CELL, GOAL_CELL, LAVA_CELL, *_loads(), *_doors()], dtype=np.uint32)
 
 RIGHT, DOWN, LEFT, UP = range(4)
 STEP_X = (1, 0, -1, 0)

@@ -6,9 +6,10 @@ import dataclasses
 
 import numpy as np
 
+from bebold.errors import UsageError
 from bebold.gridworld import kernels
-from bebold.gridworld.cells import FRAME, WALL_CELL
-from bebold.gridworld.random import GENERATOR_WORDS
+from bebold.gridworld.cells import CELL_CODES, FRAME, LOAD_CODES, WALL_CELL
+from bebold.gridworld.random import GENERATOR_WORDS, HAS_SPARE, INCREMENT_LOW, SPARE
 from bebold.gridworld.tasks import Task
 
 
@@ -64,28 +65,66 @@ class State:
         return saved
 
     def restore(self, task: Task, saved: dict[str, np.ndarray]) -> None:
-        """Take over saved arrays, or raise a `ValueError` and leave everything as it was."""
-        own = self.save(task)
-        if saved.keys() != own.keys():
-            raise ValueError(f"A saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}.")
+        """Take over saved arrays, or raise a `UsageError` and leave everything as it was.
+
+        The arrays may come from a file that anybody has written, and the kernels check no index.
+        """
         saved = {name: np.asarray(value) for name, value in saved.items()}
-        saved_id = saved["task"].astype(np.uint8).tobytes().decode(errors="replace")
-        if saved_id != task.id:
-            raise ValueError(f"This state was saved from {saved_id}, not from {task.id}.")
-        if len(saved["agent"]) != len(self.agent):
-            raise ValueError(f"This state has {len(saved['agent'])} environments, not {len(self.agent)}.")
-        for name, value in saved.items():
-            if value.shape != own[name].shape or value.dtype != own[name].dtype:
-                raise ValueError(
-                    f"The saved array {name!r} is {value.dtype} {value.shape}, not {own[name].dtype} {own[name].shape}."
-                )
-        highest = np.array([task.width - 1, task.height - 1, 3])
-        for name, upper in (("agent", highest), ("obstacles", highest[:2]), ("elapsed", task.max_steps)):
-            if (saved[name] < 0).any() or (saved[name] > upper).any():
-                raise ValueError(f"The saved array {name!r} holds values no {task.id} can have: it is damaged.")
-        if (saved["elapsed"] >= task.max_steps)[~saved["ended"]].any():
-            raise ValueError("The saved state is damaged: an episode goes on after its last step.")
+        _check_layout(task, saved, self.save(task))
+        _check_values(task, saved)
         self.grids[:] = saved["cells"]
         for name in saved.keys() - {"cells", "task"}:
             getattr(self, name)[:] = saved[name]
         kernels.hash_grids(np.ones(len(self.agent), dtype=np.bool_), self.cells, self.grid_hash)
+
+
+def _check_layout(task: Task, saved: dict[str, np.ndarray], own: dict[str, np.ndarray]) -> None:
+    """Refuse arrays of another task, another number of environments, or other kinds than our `own`."""
+    if saved.keys() != own.keys():
+        raise UsageError(f"A saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}.")
+    for name, value in saved.items():
+        if (value.dtype, value.ndim) != (own[name].dtype, own[name].ndim):
+            raise UsageError(
+                f"The saved array {name!r} is {value.dtype} {value.shape}, not {own[name].dtype} {own[name].shape}."
+            )
+    saved_id = saved["task"].tobytes().decode(errors="replace")
+    if saved_id != task.id:
+        raise UsageError(f"This state was saved from {saved_id}, not from {task.id}.")
+    if len(saved["agent"]) != len(own["agent"]):
+        raise UsageError(f"This state has {len(saved['agent'])} environments, not {len(own['agent'])}.")
+    for name, value in saved.items():
+        if value.shape != own[name].shape:
+            raise UsageError(f"The saved array {name!r} has the shape {value.shape}, not {own[name].shape}.")
+
+
+def _check_values(task: Task, saved: dict[str, np.ndarray]) -> None:
+    """Refuse numbers that no game of this task can have."""
+
+    def between_0_and(most: int | list[int], name: str) -> np.ndarray:
+        return (saved[name] >= 0) & (saved[name] <= np.array(most))
+
+    right, bottom = task.width - 1, task.height - 1
+    generators = saved["generators"]
+    # NumPy's increments are odd. With an even one a generator can repeat a number for ever, and with it
+    # the search for a free place.
+    sound = (generators[:, HAS_SPARE] <= 1) & (generators[:, SPARE] < 1 << 32)
+    sound &= (generators[:, INCREMENT_LOW] & np.uint64(1) == 1) | ~saved["seeded"]
+    possible = {
+        "cells": np.isin(saved["cells"], CELL_CODES),
+        "agent": between_0_and([right, bottom, 3], "agent"),
+        "carried": np.isin(saved["carried"], LOAD_CODES) | (saved["carried"] == 0),
+        "target": np.isin(saved["target"], LOAD_CODES) | (saved["target"] == 0),
+        "obstacles": between_0_and([right, bottom], "obstacles"),
+        "elapsed": between_0_and(task.max_steps, "elapsed"),
+        "returns": np.isfinite(saved["returns"]),
+        "generators": sound,
+    }
+    # A truth value is a byte, and a file can hold any.
+    possible |= {name: value.view(np.uint8) <= 1 for name, value in saved.items() if value.dtype == np.bool_}
+    damaged = [name for name, values in possible.items() if not values.all()]
+    if damaged:
+        raise UsageError(f"The saved array {damaged[0]!r} holds values no {task.id} can have: it is damaged.")
+    if saved["started"][0] and not saved["seeded"].all():
+        raise UsageError("The saved state is damaged: a game was started without random numbers.")
+    if (saved["elapsed"] >= task.max_steps)[~saved["ended"]].any():
+        raise UsageError("The saved state is damaged: an episode goes on after its last step.")

@@ -259,7 +259,7 @@ class MiniGridVectorEnv(VectorEnv):
         return self._state.save(self.task)
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from a state of `get_state`; one that does not fit raises `ValueError`, changing nothing."""
+        """Go on from a state of `get_state`; one that does not fit raises `UsageError`, changing nothing."""
         self._state.restore(self.task, state)
 
     def render(self) -> tuple[Any, ...]:
