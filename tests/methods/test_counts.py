@@ -87,6 +87,69 @@ def test_episodic_counter_refuses_a_state_that_does_not_fit():
             other.load_state_dict(counter.state_dict())
 
 
+def entries(**changes):
+    """A state of two entries in two environments, both as `EpisodicCounter` and as `LifelongCounter` save it."""
+    state = {
+        "keys": np.array([7, -8], np.int64),
+        "counts": np.array([1, 2], np.int32),
+        "envs": np.array([0, 1], np.int32),
+        "num_envs": 2,
+        "saturated": 0,
+    }
+    return state | changes
+
+
+DAMAGED = {
+    "fewer counts than keys": {"counts": np.array([1])},
+    "fewer keys than counts": {"keys": np.array([7])},
+    "no counts": {"counts": None},
+    "counts that are no numbers": {"counts": np.array(["1", "2"])},
+    "counts that are not whole": {"counts": np.array([1.0, 2.0])},
+    "truth values": {"counts": np.array([True, True])},
+    "objects": {"keys": np.array([7, -8], object)},
+    "a key of one number": {"keys": np.int64(7)},
+    "a table of keys": {"keys": np.array([[7], [-8]])},
+    "keys of 32 bits": {"keys": np.array([7, -8], np.int32)},
+    "a key twice": {"keys": np.array([7, 7]), "envs": np.array([1, 1])},
+    "a count of zero": {"counts": np.array([1, 0])},
+    "a negative count": {"counts": np.array([-1, 2])},
+    "a count beyond 32 bits": {"counts": np.array([1, 2**32])},
+    "a count beyond 63 bits": {"counts": np.array([1, 2**63], np.uint64)},
+    "a negative saturation": {"saturated": -1},
+    "no saturation": {"saturated": None},
+    "a saturation that is no whole number": {"saturated": 0.5},
+}
+DAMAGED_ENVS = {
+    "fewer environments than keys": {"envs": np.array([0])},
+    "an environment below the first": {"envs": np.array([0, -1])},
+    "an environment beyond the last": {"envs": np.array([0, 2])},
+    "an environment far beyond": {"envs": np.array([0, 2**62])},
+    "an environment beyond 63 bits": {"envs": np.array([0, 2**64 - 1], np.uint64)},
+    "a number of environments that is none": {"num_envs": "2"},
+    "counts that int32 cannot return": {"counts": np.array([1, 2**31])},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED | DAMAGED_ENVS)
+def test_episodic_counter_refuses_a_damaged_state_and_keeps_its_own(damage):
+    counter = EpisodicCounter(2, 8)
+    counter.load_state_dict(entries())
+    with pytest.raises(UsageError, match=r"damaged|do not fit"):
+        counter.load_state_dict(entries(**(DAMAGED | DAMAGED_ENVS)[damage]))
+    assert counter.visit(np.array([7, 9], np.uint64), np.zeros(2, bool)).tolist() == [2, 1]
+    assert counter.visit(np.array([8, 2**64 - 8], np.uint64), np.zeros(2, bool)).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_lifelong_counter_refuses_a_damaged_state_and_keeps_its_own(damage):
+    counter = LifelongCounter(16)
+    counter.load_state_dict(entries())
+    with pytest.raises(UsageError, match="damaged"):
+        counter.load_state_dict(entries(**DAMAGED[damage]))
+    assert counter.count(np.array([7, 2**64 - 8, 9], np.uint64)).tolist() == [1, 2, 0]
+    assert (counter.size, counter.saturated) == (2, 0)
+
+
 @pytest.mark.parametrize("max_steps", [0, 1, 120, 480, 511, 3600])
 def test_capacity_for_episodes_is_a_power_of_two_at_most_half_full(max_steps):
     capacity = EpisodicCounter.for_episodes(1, max_steps).capacity

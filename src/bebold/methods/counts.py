@@ -18,6 +18,9 @@ UNSTORED = 2**31 - 1
 """What a full lifelong counter says of a key it does not hold: seen so often that its novelty is nil."""
 
 
+DAMAGED = "a saved counter is damaged, so use an older checkpoint or train anew:"
+
+
 class EpisodicCounter:
     """N_e: how often each environment has seen a key in its present episode.
 
@@ -79,18 +82,34 @@ class EpisodicCounter:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state of as many environments; arrays or CPU tensors, entries in any order."""
-        keys, counts, envs = (np.asarray(state[name]) for name in ("keys", "counts", "envs"))
-        sizes = np.bincount(envs, minlength=self.num_envs)
-        if state["num_envs"] != self.num_envs or sizes.max(initial=0) > self._limit:
+        """Take over a state of as many environments; arrays or CPU tensors, entries in any order.
+
+        Raises
+        ------
+        UsageError : it is of another size, or no counter has left it; nothing has changed
+        """
+        keys, counts, envs, saturated = _checked(state, "keys", "counts", "envs")
+        num_envs = state.get("num_envs")
+        if num_envs != self.num_envs:
             raise UsageError(
-                f"the saved counts of {state['num_envs']} environments with up to {sizes.max(initial=0)} "
-                f"states do not fit {self.num_envs} with {self._limit}: build the counter as it was saved"
+                f"the saved counts of {num_envs} environments do not fit {self.num_envs}: "
+                "build the counter as it was saved"
             )
+        if not ((envs >= 0) & (envs < self.num_envs)).all() or counts.max(initial=1) > np.iinfo(np.int32).max:
+            raise UsageError(f"{DAMAGED} an environment or a count is out of range")
+        sizes = np.bincount(envs, minlength=self.num_envs)
+        if sizes.max(initial=0) > self._limit:
+            raise UsageError(
+                f"the saved counts of up to {sizes.max(initial=0)} states an environment do not fit {self._limit}: "
+                "build the counter as it was saved"
+            )
+        order = np.lexsort((keys, envs))
+        if ((np.diff(keys[order]) == 0) & (np.diff(envs[order]) == 0)).any():
+            raise UsageError(f"{DAMAGED} a key occurs twice")
         self._generations += np.uint64(1)
         self._sizes[:] = sizes
-        _restore(self._slots, self._generations, keys.view(np.uint64), counts, envs)
-        self.saturated = int(state["saturated"])
+        _restore(self._slots, self._generations, keys, counts, envs)
+        self.saturated = saturated
 
 
 class LifelongCounter:
@@ -156,14 +175,42 @@ class LifelongCounter:
         return {"keys": keys[order], "counts": counts[order], "saturated": self.saturated}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state; arrays or CPU tensors, entries in any order."""
-        keys, counts = np.asarray(state["keys"]), np.asarray(state["counts"])
+        """Take over a state; arrays or CPU tensors, entries in any order.
+
+        Raises
+        ------
+        UsageError : there are too many entries, or no counter has left them; nothing has changed
+        """
+        keys, counts, saturated = _checked(state, "keys", "counts")
         if len(keys) > self.capacity * 3 // 4:
             raise UsageError(f"{len(keys)} saved counts do not fit; raise intrinsic.count_capacity")
-        self.size = self.saturated = 0
-        self._allocate(min(self.capacity, 2**16))
-        self.add(keys.view(np.uint64), counts)
-        self.saturated = int(state["saturated"])
+        if counts.max(initial=1) > np.iinfo(np.uint32).max:
+            raise UsageError(f"{DAMAGED} a count is out of range")
+        fresh = LifelongCounter(self.capacity)
+        fresh.add(keys, counts)
+        if fresh.size != len(keys):
+            raise UsageError(f"{DAMAGED} a key occurs twice")
+        self._keys, self._counts, self.size = fresh._keys, fresh._counts, fresh.size
+        self.saturated = saturated
+
+
+def _checked(state: dict[str, Any], *names: str) -> tuple[Any, ...]:
+    """The entries of a saved state as arrays `[n]`, keys uint64 and the rest int64, and `saturated`.
+
+    A state may come from a file that anybody has written, and the kernels check nothing.
+    """
+    arrays = [np.asarray(state.get(name)) for name in names]
+    if any(x.ndim != 1 or x.dtype.kind not in "iu" or len(x) != arrays[0].size for x in arrays):
+        raise UsageError(f"{DAMAGED} it needs {', '.join(names)}: whole numbers, as many of each")
+    keys, (counts, *others) = arrays[0], [x.astype(np.int64) for x in arrays[1:]]
+    if keys.itemsize != 8:
+        raise UsageError(f"{DAMAGED} keys have 64 bits, not {8 * keys.itemsize}")
+    if not (counts > 0).all():
+        raise UsageError(f"{DAMAGED} every count is at least 1")
+    saturated = state.get("saturated")
+    if type(saturated) is not int or saturated < 0:
+        raise UsageError(f"{DAMAGED} {saturated!r} visits cannot have gone uncounted")
+    return np.ascontiguousarray(keys).view(np.uint64), counts, *others, saturated
 
 
 @jit
