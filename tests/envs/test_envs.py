@@ -8,6 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from bebold.envs import make_envs, make_farama_envs
+from bebold.errors import UsageError
 from bebold.gridworld import UnknownTask
 
 TASK = "MiniGrid-Empty-Random-5x5-v0"
@@ -113,7 +114,16 @@ def test_minigrid_tasks_without_an_engine_come_from_farama() -> None:
     envs.close()
 
 
+def test_a_multi_room_of_any_size_is_made_by_its_id() -> None:
+    id = "MiniGrid-MultiRoom-N3-S6-v0"
+    ours, theirs = make_envs(id, 2), make_farama_envs(f"bebold/{id}", 2)
+    np.testing.assert_array_equal(ours.reset(seed=3)[0]["image"], theirs.reset(seed=3)[0]["image"])
+    theirs.close()
+
+
 def test_what_cannot_be_made_is_refused_in_one_sentence() -> None:
+    with pytest.raises(UsageError, match="rooms, not 40"):
+        make_envs("MiniGrid-MultiRoom-N40-S6-v0", 2)
     with pytest.raises(UnknownTask, match="did you mean KCS4R3"):
         make_envs("KCS4R", 2)
     with pytest.raises(ValueError, match="full grid"):

@@ -10,7 +10,9 @@ import gymnasium
 import pytest
 
 from bebold.errors import UsageError
-from bebold.gridworld import TASKS, UnknownTask, find_task, make_farama, multi_room
+from bebold.gridworld import TASKS, MiniGridVectorEnv, UnknownTask, find_task, make_farama, multi_room
+from bebold.gridworld.cells import DOOR
+from bebold.gridworld.tasks import MOST_ROOMS
 
 FAMILIES = [
     "MultiRoom",
@@ -77,6 +79,9 @@ def test_tasks_are_found_by_every_name() -> None:
         ("kcs4r3", "KCS4R3"),
         ("MiniGrid-KeyCoridorS4R3-v0", "MiniGrid-KeyCorridorS4R3-v0"),
         ("nonsense", "bebold tasks"),
+        ("MiniGrid-MultiRoom-N07-S8-v0", "MiniGrid-MultiRoom-N7-S8-v0"),
+        ("MiniGrid-MultiRoom-N5-S7-v2", "MiniGrid-MultiRoom"),
+        (f"MiniGrid-MultiRoom-N{'9' * 5000}-S8-v0", "bebold tasks"),
         ("", "bebold tasks"),
     ],
 )
@@ -87,12 +92,63 @@ def test_an_unknown_name_is_answered_with_close_ones(name: str, hint: str) -> No
     assert isinstance(error.value, UsageError)
 
 
-def test_multi_room_of_any_size() -> None:
+@pytest.mark.parametrize("size", [(3, 7), (1, 23), (4, 5), (6, 5), (14, 6)])
+def test_multi_room_of_any_size_is_faramas(size: tuple[int, int]) -> None:
     from bebold.gridworld.lockstep import walk
 
-    assert not walk(multi_room(3, 7), range(4), steps=70).differences
-    with pytest.raises(ValueError, match="at least 1 room"):
-        multi_room(0, 7)
+    assert not walk(multi_room(*size), range(4), steps=70).differences
+
+
+@pytest.mark.parametrize("largest", MOST_ROOMS)
+def test_a_multi_room_is_found_by_its_id_everywhere(largest: int) -> None:
+    for rooms in range(1, MOST_ROOMS[largest] + 1):
+        task = multi_room(rooms, largest)
+        assert find_task(task.id) is task or find_task(task.id) == task
+        assert find_task(f"bebold/{task.id}") == task
+        numbers = dict(task.parameters)
+        assert numbers == {"fewest_rooms": rooms, "most_rooms": rooms, "largest_room": largest}
+        assert gymnasium.registry[f"bebold/{task.id}"].kwargs == {"task": task.id}
+    env = make_farama(task).unwrapped
+    assert (env.minNumRooms, env.maxNumRooms, env.maxRoomSize, env.max_steps) == (rooms, rooms, largest, 20 * rooms)
+
+
+def test_a_multi_room_that_upstream_knows_is_upstreams() -> None:
+    assert multi_room(7, 8) is find_task("MRN7S8")
+    assert multi_room(4, 5) is find_task("MiniGrid-MultiRoom-N4-S5-v1")  # upstream's -v0 has six rooms
+    assert multi_room(6, 5).id == "MiniGrid-MultiRoom-N6-S5-v0"
+
+
+def test_gymnasium_makes_a_multi_room_of_any_size() -> None:
+    envs = gymnasium.make_vec("bebold/MiniGrid-MultiRoom-N5-S7-v0", num_envs=3)
+    assert envs.task == multi_room(5, 7)
+    assert envs.reset(seed=0)[0]["image"].shape == (3, 7, 7, 3)
+
+
+@pytest.mark.parametrize("largest", [4, 10, 23])
+def test_levels_with_as_many_rooms_as_allowed_are_drawn(largest: int) -> None:
+    rooms = MOST_ROOMS[largest]
+    envs = MiniGridVectorEnv(multi_room(rooms, largest), 1)
+    envs.reset(seed=0)
+    cells, _, _ = envs.peek(0)
+    assert (cells & 0xFF == DOOR).sum() == rooms - 1
+
+
+@pytest.mark.parametrize(
+    ("rooms", "largest", "message"),
+    [
+        (0, 7, "1 to 19 rooms, not 0"),
+        (20, 7, "1 to 19 rooms, not 20"),
+        (9999, 4, "1 to 29 rooms, not 9999"),
+        (2, 3, "4 to 23 cells a side, not 3"),
+        (2, 24, "4 to 23 cells a side, not 24"),
+    ],
+)
+def test_a_multi_room_that_cannot_be_is_refused(rooms: int, largest: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        multi_room(rooms, largest)
+    if rooms:
+        with pytest.raises(UsageError, match=message):
+            find_task(f"MiniGrid-MultiRoom-N{rooms}-S{largest}-v0")
 
 
 def test_importing_the_package_is_light() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bebold.gridworld.tasks import NAMESPACE, TASKS, Task, UnknownTask, find_task, make_farama, multi_room
+from bebold.gridworld.tasks import MOST_ROOMS, NAMESPACE, TASKS, Task, UnknownTask, find_task, make_farama, multi_room
 
 if TYPE_CHECKING:
     from bebold.gridworld.vector import MiniGridVectorEnv
@@ -31,10 +31,14 @@ def __getattr__(name: str) -> Any:
 
 
 def register() -> None:
-    """Make `gymnasium.make_vec("bebold/<id or short name>", num_envs=...)` build this engine."""
+    """Make `gymnasium.make_vec("bebold/<id or short name>", num_envs=...)` build this engine.
+
+    Gymnasium finds registered ids only, so every MultiRoom that there can be is registered: some 270.
+    """
     from gymnasium.envs.registration import EnvSpec, registry
 
-    for task in TASKS:
+    multi_rooms = [multi_room(rooms, size) for size, most in MOST_ROOMS.items() for rooms in range(1, most + 1)]
+    for task in dict.fromkeys([*TASKS, *multi_rooms]):
         for name in filter(None, (task.id, task.short)):
             spec = EnvSpec(
                 id=f"{NAMESPACE}{name}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +60,35 @@ def _task(
     return Task(f"MiniGrid-{name}", short, family, tuple(parameters.items()), max_steps, width, height)
 
 
-def multi_room(rooms: int, largest_room: int, *, id: str | None = None, short: str | None = None) -> Task:
-    """MultiRoom with any number of rooms of any largest size, on Farama's 25 x 25 grid."""
-    if rooms < 1 or not 4 <= largest_room <= 23:
-        raise ValueError(
-            f"MultiRoom needs at least 1 room and a largest room between 4 and 23, not {rooms} and {largest_room}."
+MOST_ROOMS = dict(enumerate((29, 26, 22, 19, 17, 15, 14, 13, 12, 11, 11, 10, 10, 9, 9, 8, 8, 8, 7, 7), start=4))
+"""How many rooms of up to so many cells a side a MultiRoom can have.
+
+Levels are drawn until one fits on the grid. With one room more, less than one drawing in 100 000 does (of
+4 million drawings each), and a reset would take Farama minutes.
+"""
+_MULTI_ROOM = re.compile(r"MiniGrid-MultiRoom-N([1-9]\d{0,3})-S([1-9]\d{0,3})-v0")
+
+
+def multi_room(rooms: int, largest_room: int) -> Task:
+    """MultiRoom with any number of rooms of any largest size that Farama's 25 x 25 grid has room for.
+
+    Its id is MiniGrid-MultiRoom-N<rooms>-S<largest_room>-v0, but where that means another task upstream (N4-S5
+    has six rooms), it is -v1.
+    """
+    if largest_room not in MOST_ROOMS:
+        sizes = f"{min(MOST_ROOMS)} to {max(MOST_ROOMS)}"
+        raise UsageError(f"The largest room of a MultiRoom has {sizes} cells a side, not {largest_room}.")
+    most = MOST_ROOMS[largest_room]
+    if not 1 <= rooms <= most:
+        raise UsageError(
+            f"A MultiRoom with rooms of up to {largest_room} cells a side has 1 to {most} rooms, not {rooms}."
         )
-    name = id or f"MultiRoom-N{rooms}-S{largest_room}-v0"
+    task = _multi_room(f"MultiRoom-N{rooms}-S{largest_room}-v0", rooms, largest_room)
+    known = _BY_NAME.get(task.id, task)
+    return known if known.parameters == task.parameters else _BY_NAME[task.id.removesuffix("0") + "1"]
+
+
+def _multi_room(name: str, rooms: int, largest_room: int, short: str | None = None) -> Task:
     return _task(
         name,
         "multi_room",
@@ -172,12 +195,12 @@ def _small_tasks() -> Iterator[Task]:
 
 
 def _all_tasks() -> Iterator[Task]:
-    yield multi_room(2, 4)
-    yield multi_room(6, 5, id="MultiRoom-N4-S5-v0")  # six rooms: upstream kept the mistake for compatibility
-    yield multi_room(4, 5, id="MultiRoom-N4-S5-v1")
-    yield multi_room(6, 10, id="MultiRoom-N6-v0", short="MRN6")
-    yield multi_room(7, 8, short="MRN7S8")
-    yield multi_room(12, 10, short="MRN12S10")
+    yield _multi_room("MultiRoom-N2-S4-v0", 2, 4)
+    yield _multi_room("MultiRoom-N4-S5-v0", 6, 5)  # six rooms: upstream kept the mistake for compatibility
+    yield _multi_room("MultiRoom-N4-S5-v1", 4, 5)
+    yield _multi_room("MultiRoom-N6-v0", 6, 10, "MRN6")
+    yield _multi_room("MultiRoom-N7-S8-v0", 7, 8, "MRN7S8")
+    yield _multi_room("MultiRoom-N12-S10-v0", 12, 10, "MRN12S10")
     yield _key_corridor(3, 1)
     yield _key_corridor(3, 2)
     for size in (3, 4, 5, 6):
@@ -191,12 +214,17 @@ _BY_NAME = {task.id: task for task in TASKS} | {task.short: task for task in TAS
 
 
 def find_task(name: str | Task) -> Task:
-    """The task with a Farama id or one of the paper's short names, with or without `bebold/` before it."""
+    """The task with a Farama id or one of the paper's short names, with or without `bebold/` before it.
+
+    MiniGrid-MultiRoom-N<rooms>-S<largest room>-v0 is an id for any two numbers that `multi_room` accepts.
+    """
     if isinstance(name, Task):
         return name
     bare = name.removeprefix(NAMESPACE)
     if bare in _BY_NAME:
         return _BY_NAME[bare]
+    if numbers := _MULTI_ROOM.fullmatch(bare):
+        return multi_room(*map(int, numbers.groups()))
     by_lower_case = {known.lower(): known for known in _BY_NAME}
     close = difflib.get_close_matches(bare.lower(), by_lower_case, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(by_lower_case[match] for match in close)}? " if close else ""
