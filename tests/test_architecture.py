@@ -21,7 +21,7 @@ ROOMS = [
     {"envs"},
     {"methods"},
     {"gru", "networks", "returns", "learners"},
-    {"collect", "parallel"},
+    {"collect", "board", "parallel"},
     {"settings", "checkpoint", "events", "runs", "progress"},
     {"evaluation", "trainer", "training", "judge", "video"},
     {"report", "curves", "record", "bench", "demo"},

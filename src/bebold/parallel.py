@@ -16,10 +16,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from bebold.board import PLACE, Board
 from bebold.errors import RunError
 from bebold.optimise import Peers
 
@@ -40,6 +42,7 @@ class Workers(Peers):
         self.rank = rank
         self.size = size
         self.children: list[subprocess.Popen[bytes]] = []
+        self.board: Board | None = None
 
     def start(self, module: str) -> None:
         """As rank 0, start the others, which run `module.work()`, and meet them.
@@ -49,8 +52,9 @@ class Workers(Peers):
         """
         if self.size == 1:
             return
-        meeting = tempfile.mkdtemp(prefix="bebold-")
+        meeting = tempfile.mkdtemp(prefix="bebold-", dir="/dev/shm" if Board.supported() else None)
         try:
+            board = Board.supported() and Board.create(Path(meeting) / "board", self.size)
             for rank in range(1, self.size):
                 environment = {
                     **os.environ,
@@ -65,6 +69,8 @@ class Workers(Peers):
                 self.children.append(subprocess.Popen(command, env=environment, process_group=0))
             self._wait_until_ready(meeting)
             self.join(f"file://{meeting}/peers")
+            if board:
+                self.board = Board(Path(meeting) / "board", self.rank, self.size)
             self._meet(dist.barrier)  # until all have read where the others are
         except BaseException:
             self.close()
@@ -84,28 +90,40 @@ class Workers(Peers):
         )
 
     def average_(self, tensor: Tensor) -> None:
-        if self.size > 1:
+        if self.size == 1:
+            return
+        parts = self._show(tensor)
+        if parts is None:
             self._meet(dist.all_reduce, tensor)
-            tensor /= self.size
+        else:
+            # In order of rank, so that the sum is the same everywhere.
+            torch.add(parts[0], parts[1], out=tensor)
+            for part in parts[2:]:
+                tensor += part
+        tensor /= self.size
 
     def gather(self, tensor: Tensor) -> Tensor:
         if self.size == 1:
             return tensor
-        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        self._meet(dist.all_gather, lengths, torch.tensor([len(tensor)]))
-        padded = tensor.new_zeros((int(max(lengths)), *tensor.shape[1:]))
+        length = torch.tensor([len(tensor)])
+        lengths = self._show(length)
+        if lengths is None:
+            lengths = [torch.zeros_like(length) for _ in range(self.size)]
+            self._meet(dist.all_gather, lengths, length)
+        counts = [int(n) for n in lengths]
+        padded = tensor.new_zeros((max(counts), *tensor.shape[1:]))
         padded[: len(tensor)] = tensor
-        parts = [torch.empty_like(padded) for _ in range(self.size)]
-        self._meet(dist.all_gather, parts, padded)
-        return torch.cat([part[: int(n)] for part, n in zip(parts, lengths, strict=True)])
+        parts = self._show(padded)
+        if parts is None:
+            parts = [torch.empty_like(padded) for _ in range(self.size)]
+            self._meet(dist.all_gather, parts, padded)
+        return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
 
     def decide(self, value: int) -> int:
         """Rank 0's value, everywhere: clocks and signals differ between processes, decisions must not."""
         if self.size == 1:
             return value
-        decision = torch.tensor([value])
-        self._meet(dist.broadcast, decision, src=0)
-        return int(decision)
+        return int(self.gather(torch.tensor([value]))[0])
 
     def collect(self, value: Any) -> list[Any]:
         """Everybody's values in order of rank, on rank 0; elsewhere an empty list."""
@@ -134,6 +152,22 @@ class Workers(Peers):
                 child.wait(timeout=max(0.0, deadline - time.monotonic()))
             child.kill()
             child.wait()
+
+    def _show(self, tensor: Tensor) -> list[Tensor] | None:
+        """Everybody's tensors, all of one shape, by way of the board; None if there is none or they do not fit."""
+        if self.board is None or tensor.is_cuda or tensor.numel() * tensor.element_size() > PLACE:
+            return None
+        data = tensor.contiguous().numpy().reshape(-1).view(np.uint8)
+        try:
+            parts = self.board.exchange(data, self._check, TIMEOUT.total_seconds())
+        except TimeoutError as error:
+            raise RunError(f"{error}; {_MEND}") from None
+        kind = tensor.numpy().dtype
+        return [torch.from_numpy(part.view(kind)).view_as(tensor) for part in parts]
+
+    def _check(self) -> None:
+        if any(child.poll() is not None for child in self.children):
+            raise RunError(f"{self._casualty()}; {_MEND}")
 
     def _wait_until_ready(self, meeting: str) -> None:
         """Until every child is about to join: from then on their meeting takes a moment or fails at once."""
@@ -175,6 +209,9 @@ def join_workers() -> Workers | None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         (Path(os.environ[_MEETING]) / f"ready-{workers.rank}").touch()
         workers.join(f"file://{os.environ[_MEETING]}/peers")
+        board = Path(os.environ[_MEETING]) / "board"
+        if board.exists():
+            workers.board = Board(board, workers.rank, workers.size)
         workers._meet(dist.barrier)
     elif workers.size > 1:
         workers.join("env://")
