@@ -8,7 +8,7 @@ from bebold import curves, report
 from bebold.config import TrainConfig
 from bebold.evaluation import TEST_SEED, load_policy
 from bebold.judge import judge
-from bebold.runs import run_folder
+from bebold.runs import holds_run, run_folder
 from bebold.training import resume, train
 from bebold.video import record_episode, write_video
 
@@ -23,7 +23,7 @@ def demo(root: Path, *, quiet: bool = False) -> Path:
     """Train until solved, or go on with that; play 512 fresh levels; leave a curve and a GIF."""
     folder = run_folder(CONFIG, root)
     print(f"Training BeBold on {CONFIG.task} until solved: {folder}", flush=True)
-    if any((folder / "checkpoints").glob("*.pt")):
+    if holds_run(folder):
         resume(folder, quiet=quiet)
     else:
         train(CONFIG, root=root, quiet=quiet)
