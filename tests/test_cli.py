@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import imageio.v3 as imageio
+import numpy as np
 import pytest
+import torch
 import yaml
 
+from bebold import judge
+from bebold.checkpoint import load_weights, save_weights
 from bebold.cli import COMMANDS, main
-from bebold.config import EvaluationConfig, PPOConfig, TrainConfig
+from bebold.config import TrainConfig
+from bebold.evaluation import Evaluation, load_policy
 from bebold.gridworld.tasks import TASKS
 from bebold.runs import read_metrics
 
@@ -75,6 +79,34 @@ def test_eval_in_words_and_as_json(folder: Path, capsys: pytest.CaptureFixture[s
     assert not (folder / "evaluation-greedy.json").exists()  # weights alone have no folder to keep it in
 
 
+def test_a_verdict_is_about_the_weights_that_were_played(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on writes newer weights: between two readings of the file, and while they are played."""
+    path = tmp_path / "weights.safetensors"
+    weights, words = load_weights(folder / path.name)
+
+    def write(steps: int) -> None:
+        changed = {name: torch.full_like(tensor, float(steps)) for name, tensor in weights.items()}
+        save_weights(path, changed, words | {"steps": str(steps)})
+
+    def load(source: Path) -> Any:
+        loaded = load_policy(source)
+        write(2)
+        return loaded
+
+    def play(policy: torch.nn.Module, *_: Any, **__: Any) -> Evaluation:
+        write(3)
+        played.append({float(value) for tensor in policy.state_dict().values() for value in tensor.flatten()})
+        return Evaluation(np.ones(1), np.ones(1, np.int64))
+
+    played: list[set[float]] = []
+    monkeypatch.setattr(judge, "load_policy", load)
+    monkeypatch.setattr(judge, "evaluate", play)
+    write(1)
+    assert judge.judge(tmp_path).steps == 2 and played == [{2.0}]
+
+
 def test_watch(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(folder), "--episodes", "2", "--out", str(tmp_path / "a.gif")]) == 0
     assert imageio.imread(tmp_path / "a.gif").shape[1:] == (160, 160, 3)
@@ -103,30 +135,6 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert len({len(line) for line in lines}) == 1
 
 
-def test_demo_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from bebold import demo
-
-    small = replace(
-        demo.CONFIG,
-        total_steps=600,
-        num_envs=8,
-        unroll=8,
-        workers=1,
-        device="cpu",
-        ppo=PPOConfig(minibatches=2),
-        evaluation=EvaluationConfig(interval=300, episodes=2),
-    )
-    monkeypatch.setattr(demo, "CONFIG", small)
-    monkeypatch.setattr(demo, "LEVELS", 4)
-    folder = tmp_path / "KCS3R3" / "bebold" / "1"
-    for _ in range(2):
-        assert main(["demo", "--root", str(tmp_path), "--quiet"]) == 0
-        said = capsys.readouterr().out
-        assert "4 fresh levels of Farama's MiniGrid-KeyCorridorS3R3-v0" in said
-        for name in ("curve.png", "agent.gif", "checkpoints", "events"):
-            assert (folder / name).exists() and f"{folder / name}: " in said
-
-
 def settings_of(config: Any, prefix: str = "") -> list[str]:
     names = []
     for field in fields(config):
@@ -147,7 +155,7 @@ def test_help_reads_like_documentation(capsys: pytest.CaptureFixture[str]) -> No
         option = name.replace("_", "-")
         parts = option.rpartition(".")
         assert f"--{option} " in text or f"--{parts[0]}{parts[1]}no-{parts[2]} " in text, name
-    assert "Entropy coefficient (BeBold, appendix). (default: 0.0005)" in text
+    assert "β: weight of the bonus (BeBold, appendix). (default: 0.1)" in text
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -156,13 +164,9 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert "usage: bebold" in capsys.readouterr().out
 
 
-def test_help_is_quick() -> None:
+def test_help_loads_nothing_heavy() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "bebold.cli", "--help"]
-    fastest = float("inf")
-    for _ in range(3):
-        begun = time.monotonic()
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-        fastest = min(fastest, time.monotonic() - begun)
-    for heavy in ("torch", "numba", "matplotlib", "scipy"):
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert " bebold.config\n" in result.stderr
+    for heavy in ("torch", "numba", "matplotlib"):
         assert f" {heavy}\n" not in result.stderr
-    assert fastest < 3  # well under one second on an idle machine

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bebold.checkpoint import load_weights, replacing
+from bebold.errors import RunError
 from bebold.evaluation import evaluate, load_policy
 from bebold.experiments.published import published_return
 from bebold.gridworld.tasks import find_task
@@ -53,15 +54,20 @@ def judge(source: Path, *, episodes: int = 512, greedy: bool = False) -> Verdict
     RunError : they cannot be read
     """
     policy, config = load_policy(source)
+    # A run that goes on replaces its weights: they and the steps must come from one reading.
+    path = source / "weights.safetensors" if source.is_dir() else source
+    weights, words = load_weights(path)
+    if not words.get("steps", "").isdecimal():
+        raise RunError(f"{path} does not say after how many steps it was written; resume the run to write it anew")
+    policy.load_state_dict(weights)
     task = find_task(config.task)
     played = evaluate(policy, config.task, episodes=episodes, greedy=greedy)
-    weights = source / "weights.safetensors" if source.is_dir() else source
     verdict = Verdict(
         task=task.short or task.id,
         id=task.id,
         episodes=episodes,
         greedy=greedy,
-        steps=int(load_weights(weights)[1]["steps"]),
+        steps=int(words["steps"]),
         return_mean=played.mean,
         return_std=played.std,
         solved=played.solved,
