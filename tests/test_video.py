@@ -73,7 +73,17 @@ def test_a_gif_is_written(tmp_path: Path) -> None:
     assert back.shape == (3, 16, 16, 3) and [int(f.mean()) for f in back] == [0, 100, 200]
 
 
-def test_an_mp4_is_written_or_its_lack_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # imageio's reader leaves its pipes open
+def test_an_mp4_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra `mp4`")
+    frames = [np.full((32, 48, 3), shade, np.uint8) for shade in (20, 120, 220)]
+    video.write_video(frames, tmp_path / "a.mp4", fps=10)
+    back = imageio.imread(tmp_path / "a.mp4", plugin="FFMPEG")
+    assert back.shape == (3, 32, 48, 3)
+    assert [float(frame.mean()) for frame in back] == pytest.approx([20, 120, 220], abs=8)  # compressed with loss
+
+
+def test_without_what_writes_an_mp4_its_lack_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"needs imageio-ffmpeg; `pip install imageio-ffmpeg`"):
         video.write_video([np.zeros((16, 16, 3), np.uint8)], tmp_path / "a.mp4")

@@ -114,7 +114,7 @@ def check_video(path: Path) -> None:
             import imageio_ffmpeg  # noqa: F401
         except ImportError:
             raise UsageError(
-                f"{path}: an MP4 needs imageio-ffmpeg; `pip install imageio-ffmpeg`, or name a .gif"
+                f"{path}: an MP4 needs imageio-ffmpeg; `pip install imageio-ffmpeg` (the extra `mp4`), or name a .gif"
             ) from None
 
 
