@@ -21,7 +21,7 @@ import torch
 from bebold import checkpoint
 from bebold.cli import main
 from bebold.runs import Run, read_metrics
-from bebold.training import Trainer
+from bebold.trainer import Trainer
 
 SMALL = {
     "num-envs": 8,
@@ -84,10 +84,19 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         (["--ppo.learning-rate", "nan"], "ppo.learning_rate is nan"),
         (["--ppo.discount", "1.1"], "ppo.discount is 1.1; it must lie between 0 and 1"),
         (["--checkpoint-interval", "-5"], "checkpoint_interval is -5"),
+        (["--network.hidden", "100000000"], "network.hidden is 100,000,000; it must be at most 4,096"),
+        (["--num-envs", "1000000"], "num_envs is 1,000,000; it must be at most"),
+        (["--evaluation.episodes", "1000000000"], "evaluation.episodes is 1,000,000,000; it must be at most"),
+        (["--intrinsic.count-capacity", "1000"], "intrinsic.count_capacity is 1000; it must be a power of two"),
+        (["--stop-when-solved"], "stop_when_solved needs progress evaluations; set evaluation.interval"),
+        (
+            ["--stop-when-solved", "--evaluation.interval", "9", "--task", "MiniGrid-Empty-5x5-v0"],
+            "stop_when_solved needs a return to reach, and the paper gives none for MiniGrid-Empty-5x5-v0",
+        ),
         (["--intrinsic.rnd.encoding", "raw"], "set intrinsic.rnd.encoding to onehot or codes"),
         pytest.param(
             ["--device", "cuda"],
-            "no CUDA device is available; use --device cpu or auto",
+            "no CUDA device is available; use --device cpu",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
         ),
     ],
@@ -136,11 +145,17 @@ def test_there_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], com
         (["eval", "--episodes", "0"], "--episodes is 0"),
         (["watch", "--episodes", "0"], "--episodes and --fps must be positive"),
         (["watch", "--out", "agent.avi"], "ends neither in .gif nor in .mp4"),
+        (["watch", "--out", "agent.mp4"], "needs imageio-ffmpeg; `pip install imageio-ffmpeg` (the extra `mp4`), or"),
     ],
 )
 def test_impossible_looks(
-    trained: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+    trained: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    sentence: str,
 ) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)  # as if it were not installed
     assert main([arguments[0], str(trained), *arguments[1:]]) == 2
     assert sentence in complaint(capsys)
 
@@ -210,6 +225,25 @@ def test_settings_that_were_edited_badly(run_folder: Path, capsys: pytest.Captur
     assert "unknown setting unrol; did you mean unroll" in complaint(capsys)
 
 
+def test_damaged_words_of_a_run(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (run_folder / "evaluation.json").write_text('{"steps": 4')
+    path = run_folder / "metrics.jsonl"
+    path.write_text("[]\n" + path.read_text())
+    arguments = ["report", str(run_folder), "--out", str(tmp_path / "curve.png")]
+    assert main(arguments) == 0
+    assert "line 1 is no record of metrics and is left out" in caplog.text
+    assert "evaluation.json is damaged and counts for nothing; `bebold eval` writes it anew" in caplog.text
+    assert "KCS3R3" in capsys.readouterr().out
+
+
+def test_a_record_in_the_place_of_its_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "curve.png")
+    assert main(["report", str(trained), "--out", out, "--record", str(trained.parents[2])]) == 2
+    assert "is the run itself, of which a record keeps little; name another --record" in complaint(capsys)
+
+
 @pytest.mark.parametrize("kind", ["truncated", "text", "foreign", "other shapes"])
 def test_bad_weights(run_folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     path = run_folder / "weights.safetensors"
@@ -256,6 +290,22 @@ def in_the_third_update(act: Callable[[Trainer], None]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "update", disturbed)
         yield
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: ..."),
+    ],
+)
+def test_too_little_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception) -> None:
+    def fail(_: Trainer) -> None:
+        raise error
+
+    with in_the_third_update(fail):
+        assert main(train_arguments(tmp_path, "--total-steps", "1000")) == 1
+    assert complaint(capsys) == "bebold: out of memory: lower num_envs, unroll or the networks' widths"
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -234,6 +234,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in NO_ROOM:
             raise
         return _complain(f"{error.strerror}: make room and try again", 1)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        return _complain("out of memory: lower num_envs, unroll or the networks' widths", 1)
 
 
 def _training(work: Callable[[], Path]) -> int:
@@ -246,6 +250,11 @@ def _training(work: Callable[[], Path]) -> int:
         return _complain(error, 128 + error.signum)
     print(f"{folder}: trained; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
     return 0
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """torch has an error of its own for a GPU's memory and none for the machine's."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in ("out of memory", "can't allocate"))
 
 
 def _complain(error: Exception | str, code: int) -> int:
