@@ -1,5 +1,6 @@
-# One command sets up and does the work. Everything is installed into .venv, and nothing outside this folder changes.
-# PYTHON=python3.12 make demo chooses the interpreter.
+# One command sets up and does the work. Everything is installed into .venv; runs go to runs. Outside this folder only
+# caches are written: pip's, and compiled kernels in ~/.cache/bebold (NUMBA_CACHE_DIR or XDG_CACHE_HOME moves them).
+# make PYTHON=python3.12 demo chooses the interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
 
