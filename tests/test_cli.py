@@ -155,7 +155,7 @@ def test_help_reads_like_documentation(capsys: pytest.CaptureFixture[str]) -> No
         option = name.replace("_", "-")
         parts = option.rpartition(".")
         assert f"--{option} " in text or f"--{parts[0]}{parts[1]}no-{parts[2]} " in text, name
-    assert "β: weight of the bonus (BeBold, appendix). (default: 0.1)" in text
+    assert "γ, per step (BeBold's released settings). (default: 0.99)" in text
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
