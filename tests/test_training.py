@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bebold.config import EvaluationConfig, NetworkConfig, PPOConfig, TrainConfig
+from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import evaluate, load_policy
 from bebold.parallel import Workers
@@ -34,6 +34,7 @@ SMALL = TrainConfig(
     checkpoint_interval=0.0,
     network=NetworkConfig(hidden=16, memory=16),
     ppo=PPOConfig(minibatches=2),
+    intrinsic=IntrinsicConfig(coefficient=0.1),
     evaluation=EvaluationConfig(interval=1000, episodes=4),
 )
 CLOCKS = ("time/", "charts/steps_per_second")

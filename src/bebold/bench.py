@@ -20,7 +20,7 @@ from bebold.envs import make_envs
 from bebold.errors import RunError
 from bebold.gridworld.tasks import find_task, make_farama
 from bebold.runs import read_metrics, run_folder
-from bebold.settings import core_count
+from bebold.settings import core_count, resolve
 
 TASK = "KCS4R3"
 OTHERS = ("MRN7S8", "MRN12S10", "OMFull")
@@ -143,7 +143,8 @@ def collection_speed(task: str, seconds: float = 2.0) -> float:
     from bebold.trainer import Trainer
 
     with prepared_process():
-        trainer = Trainer(TrainConfig(task=task, num_envs=NUM_ENVS // 2, device="cpu", workers=1), Workers())
+        config = resolve(TrainConfig(task=task, num_envs=NUM_ENVS // 2, device="cpu", workers=1))
+        trainer = Trainer(config, Workers())
         trainer.collector.collect(trainer.policy)
         begun, steps = time.perf_counter(), 0
         while time.perf_counter() - begun < seconds:

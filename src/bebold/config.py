@@ -80,8 +80,8 @@ class RNDConfig:
 class IntrinsicConfig:
     """The intrinsic reward. The method chooses the formula; these are its numbers."""
 
-    coefficient: float = 0.1
-    """β: weight of the bonus (BeBold, appendix)."""
+    coefficient: float | None = None
+    """β: weight of the bonus; None takes the method's own, see docs/methods.md (BeBold: 0.1, its appendix)."""
     alpha: float = 0.5
     """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
     key: Key = "observation"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -145,6 +145,8 @@ def from_dict(cls: type[T], values: Mapping[str, Any], source: str, prefix: str 
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
+    if kind == float | None:
+        return None if value is None else _convert(float, value, where)
     if get_origin(kind) is Literal:
         if value in get_args(kind):
             return value
@@ -212,6 +214,17 @@ def _numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
             yield from _numbers(value, f"{prefix}{field.name}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield prefix + field.name, value
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """The settings with what was left open filled in: the number of workers, and the method's own coefficient."""
+    from bebold.methods.recipes import find_recipe
+
+    coefficient = config.intrinsic.coefficient
+    if coefficient is None:
+        coefficient = find_recipe(config.method).coefficient
+    intrinsic = replace(config.intrinsic, coefficient=coefficient)
+    return replace(config, workers=worker_count(config), intrinsic=intrinsic)
 
 
 def worker_count(config: TrainConfig) -> int:

@@ -48,6 +48,7 @@ class Trainer:
         # Workers act apart, and learn alike.
         _, split_seed = np.random.SeedSequence((config.seed, 0)).generate_state(2).tolist()
         action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
+        assert config.intrinsic.coefficient is not None, "settings.resolve fills it in"
         self.learner: Learner = PPO(
             self.policy,
             config.ppo,

@@ -18,7 +18,7 @@ from bebold.gridworld.tasks import find_task
 from bebold.parallel import Workers, join_workers, prepared_process
 from bebold.progress import Progress
 from bebold.runs import Run
-from bebold.settings import validate, worker_count
+from bebold.settings import resolve, validate
 from bebold.trainer import Trainer, choose_device
 
 GO_ON, SAVE, STOP = range(3)
@@ -50,7 +50,7 @@ def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False
         if workers is not None:
             config = replace(config, workers=workers.size)
         _check(config)
-        config = replace(config, workers=worker_count(config))
+        config = resolve(config)
         with Run.create(config, Path(root)) as run:
             _lead(run, None, workers, quiet)
         return run.folder

@@ -28,6 +28,8 @@ class Recipe:
     novelty: Literal["rnd", "count", "one", "zero"]
     difference: Literal["clipped", "unclipped", "none"]
     restriction: Literal["first_visit", "inverse_sqrt", "none"]
+    coefficient: float
+    """β unless the settings say otherwise: 0.1 as in BeBold's appendix; smaller where the bonus itself is larger."""
     description: str
     """Formula and source, for the command line's help."""
 
@@ -37,24 +39,26 @@ RECIPES: dict[str, Recipe] = {
         "rnd",
         "clipped",
         "first_visit",
+        0.1,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
     ),
-    "rnd": Recipe("rnd", "none", "none", "n(o'); Burda et al. 2018"),
-    "rnd-episodic": Recipe("rnd", "none", "first_visit", "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
+    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
+    "rnd-episodic": Recipe("rnd", "none", "first_visit", 0.1, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
-        "rnd", "clipped", "none", "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
+        "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
     ),
     "bebold-no-clip": Recipe(
         "rnd",
         "unclipped",
         "first_visit",
+        0.1,
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
     ),
     "bebold-count": Recipe(
-        "count", "clipped", "first_visit", "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
+        "count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
-    "episodic": Recipe("one", "none", "first_visit", "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
-    "none": Recipe("zero", "none", "none", "0: the extrinsic reward alone"),
+    "episodic": Recipe("one", "none", "first_visit", 0.01, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
+    "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
 
 
