@@ -121,7 +121,7 @@ def envpool_speed(task: str, seconds: float = 1.0) -> float | None:
     return _vector_speed(envs, find_task(task).max_steps + 1, seconds)
 
 
-def farama_speed(task: str, seconds: float = 2.0) -> float:
+def farama_speed(task: str, seconds: float = 1.5) -> float:
     """Farama's environment in a plain loop on random actions, resets included."""
     env = make_farama(task)
     actions = np.random.default_rng(0).integers(7, size=100_000)
@@ -137,7 +137,7 @@ def farama_speed(task: str, seconds: float = 2.0) -> float:
     return speed
 
 
-def collection_speed(task: str, seconds: float = 2.0) -> float:
+def collection_speed(task: str, seconds: float = 1.5) -> float:
     """One process acting and counting, and learning nothing."""
     from bebold.parallel import Workers, prepared_process
     from bebold.trainer import Trainer
