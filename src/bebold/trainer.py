@@ -24,6 +24,7 @@ from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
 from bebold.methods.recipes import build_intrinsic
 from bebold.parallel import Workers
+from bebold.settings import LEVELS
 
 
 class Trainer:
@@ -62,7 +63,7 @@ class Trainer:
             counter=EpisodicCounter.for_episodes(share, self.task.max_steps),
             needs=self.policy.needs | self.intrinsic.needs,
             unroll=config.unroll,
-            seed=config.seed * 1_000_000 + workers.rank * share,
+            seed=config.seed * LEVELS + workers.rank * share,
             action_seed=action_seed,
             device=device,
         )
