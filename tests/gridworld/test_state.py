@@ -9,7 +9,7 @@ import pytest
 
 from bebold.errors import UsageError
 from bebold.gridworld import MiniGridVectorEnv
-from bebold.gridworld.lockstep import Explorer
+from bebold.gridworld.explorer import Explorer
 
 State = dict[str, np.ndarray]
 

@@ -10,7 +10,7 @@ from gymnasium.wrappers.vector import DictInfoToList
 
 import bebold  # noqa: F401 (registers the ids)
 from bebold.gridworld import MiniGridVectorEnv, make_farama
-from bebold.gridworld.lockstep import Explorer
+from bebold.gridworld.explorer import Explorer
 
 FORWARD, TURN_RIGHT, DONE = 2, 1, 6
 

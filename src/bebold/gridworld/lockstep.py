@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bebold.gridworld.cells import (
-    BALL,
-    BOX,
-    DOOR,
-    EMPTY_CELL,
-    GOAL,
-    KEY,
-    LAVA,
-    LOCKED,
-    OPAQUE_BIT,
-    STEP_X,
-    STEP_Y,
-    WALL_CELL,
-)
-from bebold.gridworld.kernels import DROP, FORWARD, PICK_UP, TOGGLE, TURN_LEFT, TURN_RIGHT
+from bebold.gridworld.cells import DOOR, EMPTY_CELL, OPAQUE_BIT, WALL_CELL
+from bebold.gridworld.explorer import Explorer
 from bebold.gridworld.random import pack_generator
 from bebold.gridworld.tasks import Task, find_task, make_farama
 from bebold.gridworld.vector import MiniGridVectorEnv
@@ -32,7 +19,13 @@ if TYPE_CHECKING:
     from minigrid.core.world_object import WorldObj
     from minigrid.minigrid_env import MiniGridEnv
 
-FULL_GRID_EVERY = 64  # Farama encodes a full grid in about 0.5 ms, and the cells are compared at every step anyway.
+# A view takes Farama ten times as long as all the rest of a step, and a full grid a hundred times. Both follow
+# from the cells, the agent and its load alone, which are compared at every step.
+VIEW_EVERY = 8
+FULL_GRID_EVERY = 256
+
+EVENING = 50
+"""Of how many steps before the limit an episode that starts late has at most."""
 
 
 @dataclasses.dataclass
@@ -41,6 +34,7 @@ class Report:
 
     steps: int = 0
     levels: int = 0
+    views: int = 0
     successes: int = 0
     failures: int = 0
     timeouts: int = 0
@@ -54,41 +48,116 @@ class Report:
         return self
 
 
-def walk(task: str | Task, seeds: Sequence[int], steps: int, policy_seed: int = 0) -> Report:
-    """Play `steps` steps in one environment per seed, here and in Farama's, comparing everything at each."""
-    task = find_task(task)
-    ours = MiniGridVectorEnv(task, len(seeds), full_grid=True)
-    theirs: list[Any] = [make_farama(task).unwrapped for _ in seeds]
-    explorer = Explorer(len(seeds), np.random.default_rng([policy_seed, *seeds]))
-    report = Report(levels=len(seeds))
-    observation, _ = ours.reset(seed=list(seeds))
-    images = [env.reset(seed=seed)[0]["image"] for env, seed in zip(theirs, seeds, strict=True)]
-    _compare_states(report, ours, observation, theirs, images, full_grid=True)
-    ended = np.zeros(len(seeds), dtype=np.bool_)
-    for time in range(steps):
-        actions = explorer.act(ours)
-        before = ours.get_state()
-        observation, *outcome, _ = ours.step(actions)
-        played = zip(theirs, actions.tolist(), ended.tolist(), strict=True)
-        expected = [_play(env, action, end) for env, action, end in played]
-        images = [each[0] for each in expected]
-        for name, ours_now, theirs_now in zip(
-            ("reward", "terminated", "truncated"), outcome, list(zip(*expected, strict=True))[1:], strict=True
-        ):
-            report.differences[name] += int((ours_now != np.array(theirs_now)).sum())
-        full_grid = time % FULL_GRID_EVERY == 0
-        _compare_states(report, ours, observation, theirs, images, full_grid)
-        reward, terminated, truncated = outcome
-        _count(report, ended, reward, terminated, truncated, before, ours)
-        ended = terminated | truncated
-    report.differences = +report.differences
-    return report
+def walk(task: str | Task, seeds: Sequence[int], steps: int, **options: Any) -> Report:
+    """Walk once, with one environment per seed; see `Pair.walk`."""
+    return Pair(task, len(seeds)).walk(seeds, steps, **options)
+
+
+class Pair:
+    """`num_envs` environments of one task, here and in Farama's."""
+
+    def __init__(self, task: str | Task, num_envs: int) -> None:
+        self.task = find_task(task)
+        self.ours = MiniGridVectorEnv(self.task, num_envs, full_grid=True)
+        self.theirs = [Twin(self.task) for _ in range(num_envs)]
+
+    def walk(
+        self,
+        seeds: Sequence[int],
+        steps: int,
+        *,
+        policy_seed: int = 0,
+        knowing: float = 0.5,
+        late: float = 0.25,
+        again: float = 0.0,
+        view_every: int = VIEW_EVERY,
+    ) -> Report:
+        """Play `steps` steps in every environment, and compare.
+
+        At each step: reward, both ends, all cells with box contents, the agent, its load and the time. At every
+        `view_every`-th of an environment, at the first and last of each episode, and whenever the grid or the
+        load has changed: the view and the generator (a number drawn too many or too few is never made up for).
+
+        A share `knowing` of the environments is played by one who knows how to solve the level. A share `late` of
+        the episodes begins shortly before the limit, in both, so that time also runs out where episodes are long.
+        A share `again` of those about to run out has its clock set back instead, in both: a longer stay in levels
+        that are slow to draw.
+        """
+        ours, theirs = self.ours, self.theirs
+        rng = np.random.default_rng([policy_seed, *seeds])
+        explorer = Explorer(len(theirs), rng, knowing)
+        report = Report(levels=len(theirs))
+        observation, _ = ours.reset(seed=list(seeds))
+        for twin, seed in zip(theirs, seeds, strict=True):
+            twin.reset(seed)
+        everybody = np.ones(len(theirs), dtype=np.bool_)
+        now = self._compare(report, observation, everybody, everybody)
+        self._set_clocks(now, rng, late, everybody)
+        ended = ~everybody
+        for time in range(steps):
+            actions, before = explorer.act(ours), now
+            observation, *outcome, _ = ours.step(actions)
+            played = zip(theirs, actions.tolist(), ended.tolist(), strict=True)
+            expected = zip(*[twin.reset() if end else twin.step(action) for twin, action, end in played], strict=True)
+            for name, mine, faramas in zip(("reward", "terminated", "truncated"), outcome, expected, strict=True):
+                report.differences[name] += int((mine != np.array(faramas)).sum())
+            reward, terminated, truncated = outcome
+            started, ended = ended, terminated | truncated
+            clock = time + np.arange(len(theirs))
+            seen = started | ended | (clock % view_every == 0)
+            if before["obstacles"].size == 0:  # else the grid changes at every step
+                seen |= (before["cells"] != ours.get_state()["cells"]).any(axis=(1, 2))
+            now = self._compare(report, observation, seen, clock % FULL_GRID_EVERY == 0)
+            _count(report, started, reward, terminated, truncated, before, now)
+            explorer.forget(ended)
+            self._set_clocks(now, rng, late, started)
+            about_to_end = ~ended & (now["elapsed"] == self.task.max_steps - 1)
+            if again and (set_back := about_to_end & (rng.random(len(theirs)) < again)).any():
+                self._set_clocks_to(now, np.where(set_back, 0, now["elapsed"]))
+        report.differences = +report.differences
+        return report
+
+    def _set_clocks(self, now: dict[str, np.ndarray], rng: np.random.Generator, late: float, started: Any) -> None:
+        """Move some episodes that have just begun on to the evening."""
+        chosen = started & (rng.random(len(started)) < late)
+        if chosen.any():
+            evening = self.task.max_steps - rng.integers(1, min(EVENING, self.task.max_steps), size=len(started))
+            self._set_clocks_to(now, np.where(chosen, evening, now["elapsed"]))
+
+    def _set_clocks_to(self, now: dict[str, np.ndarray], times: np.ndarray) -> None:
+        now["elapsed"] = times
+        self.ours.set_state(now)
+        for twin, time in zip(self.theirs, times.tolist(), strict=True):
+            twin.env.step_count = time
+
+    def _compare(self, report: Report, observation: Any, seen: np.ndarray, seen_whole: np.ndarray) -> Any:
+        """Compare all states, and what is shown in the environments `seen` and `seen_whole`; returns our state."""
+        state = self.ours.get_state()
+        twins = self.theirs
+        expected = {
+            "cells": np.array([twin.cells() for twin in twins]),
+            "agent": np.array([[*twin.env.agent_pos, twin.env.agent_dir] for twin in twins]),
+            "carried": np.array([farama_cell(twin.env.carrying) if twin.env.carrying else 0 for twin in twins]),
+            "elapsed": np.array([twin.env.step_count for twin in twins]),
+        }
+        for name, value in expected.items():
+            report.differences[name] += int((state[name] != value).sum())
+        report.differences["direction"] += int((observation["direction"] != expected["agent"][:, 2]).sum())
+        for i in np.flatnonzero(seen):
+            report.views += 1
+            view = twins[i].view()
+            report.differences["image"] += int((observation["image"][i] != view["image"]).sum())
+            report.differences["direction"] += int(observation["direction"][i] != view["direction"])
+            generator = pack_generator(twins[i].env.np_random.bit_generator)
+            report.differences["generators"] += int((state["generators"][i] != generator).sum())
+        for i in np.flatnonzero(seen_whole):
+            report.differences["grid"] += int((observation["grid"][i] != farama_full_grid(twins[i].env)).sum())
+        return state
 
 
 def _count(
-    report: Report, reset: np.ndarray, reward: Any, terminated: Any, truncated: Any, before: Any, ours: Any
+    report: Report, reset: np.ndarray, reward: Any, terminated: Any, truncated: Any, before: Any, now: Any
 ) -> None:
-    now = ours.get_state()
     report.steps += int((~reset).sum())
     report.levels += int(reset.sum())
     report.successes += int((reward > 0).sum())
@@ -99,37 +168,42 @@ def _count(
     report.opened += int(changed[~reset].sum())
 
 
-def _play(env: Any, action: int, ended: bool) -> tuple[np.ndarray, float, bool, bool]:
-    """Step a Farama environment with NEXT_STEP autoreset."""
-    if ended:
-        return env.reset()[0]["image"], 0.0, False, False
-    observation, reward, terminated, truncated, _ = env.step(action)
-    return observation["image"], reward, terminated, truncated
+class Twin:
+    """One of Farama's environments, which draws its view only when it is asked for, and whose cells are cheap."""
 
+    def __init__(self, task: Task) -> None:
+        made: Any = make_farama(task)
+        self.env = made.unwrapped
+        self.view = self.env.gen_obs
+        self.env.gen_obs = dict  # `step` and `reset` pass on what it returns, and do nothing else with it
+        cells = task.width * task.height
+        self._things: list[Any] = [...] * cells
+        self._doors: list[tuple[int, Any]] = []
+        self._codes = np.empty(cells, dtype=np.uint32)
 
-def _compare_states(
-    report: Report,
-    ours: MiniGridVectorEnv,
-    observation: dict[str, np.ndarray],
-    theirs: Sequence[MiniGridEnv],
-    images: Sequence[np.ndarray],
-    full_grid: bool,
-) -> None:
-    state = ours.get_state()
-    expected = {
-        "cells": np.array([farama_cells(env) for env in theirs]),
-        "agent": np.array([[*env.agent_pos, env.agent_dir] for env in theirs]),
-        "carried": np.array([farama_cell(env.carrying) if env.carrying else 0 for env in theirs]),
-        "generators": np.array([pack_generator(env.np_random.bit_generator) for env in theirs]),
-        "elapsed": np.array([env.step_count for env in theirs]),
-    }
-    for name, value in expected.items():
-        report.differences[name] += int((state[name] != value).sum())
-    report.differences["image"] += int((observation["image"] != np.array(images)).sum())
-    report.differences["direction"] += int((observation["direction"] != expected["agent"][:, 2]).sum())
-    if full_grid:
-        grids = np.array([farama_full_grid(env) for env in theirs])
-        report.differences["grid"] += int((observation["grid"] != grids).sum())
+    def reset(self, seed: int | None = None) -> tuple[float, bool, bool]:
+        """Start an episode; returns what a step that only resets does."""
+        self.env.reset(seed=seed)
+        return 0.0, False, False
+
+    def step(self, action: int) -> tuple[float, bool, bool]:
+        """Play an action; returns reward, terminated, truncated."""
+        _, reward, terminated, truncated, _ = self.env.step(action)
+        return reward, terminated, truncated
+
+    def cells(self) -> np.ndarray:
+        """The codes of all cells, uint32 [W, H]: a view that the next call changes."""
+        things = self.env.grid.grid
+        # Farama's objects are equal if they are the same one, and only doors change: they open and close.
+        if things != self._things:
+            for k, (thing, before) in enumerate(zip(things, self._things, strict=True)):
+                if thing is not before:
+                    self._codes[k] = farama_cell(thing)
+            self._things = things.copy()
+            self._doors = [(k, thing) for k, thing in enumerate(things) if thing is not None and thing.type == "door"]
+        for k, door in self._doors:
+            self._codes[k] = farama_cell(door)
+        return self._codes.reshape(self.env.height, self.env.width).T
 
 
 def farama_full_grid(env: MiniGridEnv) -> np.ndarray:
@@ -137,12 +211,6 @@ def farama_full_grid(env: MiniGridEnv) -> np.ndarray:
     from minigrid.wrappers import FullyObsWrapper
 
     return FullyObsWrapper(env).observation({})["image"]
-
-
-def farama_cells(env: MiniGridEnv) -> np.ndarray:
-    """The codes of all cells of a Farama environment, uint32 [W, H]."""
-    codes = np.array([farama_cell(thing) if thing else EMPTY_CELL for thing in env.grid.grid], np.uint32)
-    return codes.reshape(env.height, env.width).T
 
 
 def farama_cell(thing: WorldObj | None) -> int:
@@ -157,100 +225,3 @@ def farama_cell(thing: WorldObj | None) -> int:
         inner_kind, inner_color, _ = thing.contains.encode()
         code |= inner_kind << 24 | inner_color << 28
     return code if thing.see_behind() else code | OPAQUE_BIT
-
-
-class Explorer:
-    """A policy that reaches deep states: it mixes random actions with walks to random objects, which it uses.
-
-    It opens doors with the key it carries, breaks boxes, carries things about and takes the goal. In some
-    environments it is eager to get on, in others it dawdles.
-    """
-
-    def __init__(self, num_envs: int, rng: np.random.Generator) -> None:
-        self.plans: list[deque[int]] = [deque() for _ in range(num_envs)]
-        self.eagerness = rng.random(num_envs)
-        self.rng = rng
-
-    def act(self, envs: MiniGridVectorEnv) -> np.ndarray:
-        """One action for each environment, int64 [B]."""
-        for i, plan in enumerate(self.plans):
-            if not plan:
-                plan.extend(self._plan(envs, i))
-        return np.array([plan.popleft() for plan in self.plans])
-
-    def _plan(self, envs: MiniGridVectorEnv, i: int) -> list[int]:
-        if self.rng.random() < 0.3 * (1 - self.eagerness[i]):
-            return self.rng.integers(0, 7, size=self.rng.integers(1, 12)).tolist()
-        cells, (x, y, facing), carried = envs.peek(i)
-        routes = _routes(cells, x, y)
-        things = [
-            (beside, direction, code)
-            for beside in routes
-            for direction in range(4)
-            if (code := int(cells[beside[0] + STEP_X[direction], beside[1] + STEP_Y[direction]]))
-            not in (EMPTY_CELL, WALL_CELL)
-        ]
-        if not things:
-            return [TURN_LEFT]
-        if self.rng.random() < self.eagerness[i]:
-            best = max(_promise(code, carried) for *_, code in things)
-            things = [thing for thing in things if _promise(thing[2], carried) == best]
-        beside, direction, code = things[self.rng.integers(len(things))]
-        plan: list[int] = []
-        for step in [*_path(routes, beside), direction]:
-            plan += [(), (TURN_RIGHT,), (TURN_RIGHT, TURN_RIGHT), (TURN_LEFT,)][(step - facing) % 4]
-            plan.append(FORWARD)
-            facing = step
-        return [*plan[:-1], *self._use(code, carried)]
-
-    def _use(self, code: int, carried: int) -> list[int]:
-        kind = code & 0xFF
-        if kind == DOOR:
-            return [TOGGLE, FORWARD, FORWARD] if self.rng.random() < 0.9 else [TOGGLE, TOGGLE]
-        if kind == BOX and self.rng.random() < 0.8:
-            return [TOGGLE, PICK_UP]
-        if kind in (KEY, BALL, BOX):
-            # With full hands: turn away, put that down if there is room, turn back, take the other.
-            return [TURN_LEFT, TURN_LEFT, DROP, TURN_LEFT, TURN_LEFT, PICK_UP] if carried else [PICK_UP]
-        if kind == GOAL:
-            return [FORWARD] if self.rng.random() < 0.7 else [TURN_LEFT]
-        if kind == LAVA:
-            return [FORWARD] if self.rng.random() < 0.1 else [TURN_LEFT]
-        return [FORWARD]
-
-
-def _promise(code: int, carried: int) -> int:
-    """How much getting at a thing is likely to help."""
-    kind = code & 0xFF
-    if kind == GOAL:
-        return 4
-    if kind == DOOR and code & OPAQUE_BIT:
-        fits = code >> 16 & 0xFF != LOCKED or carried == (KEY | code & 0xFF00)
-        return 3 if fits else 0
-    if kind == BOX:
-        return 2
-    return 1 if kind in (KEY, BALL) and not carried else 0
-
-
-def _routes(cells: np.ndarray, x: int, y: int) -> dict[tuple[int, int], tuple[tuple[int, int], int] | None]:
-    """Every place that can be walked to, with the place before it and the direction of the last step."""
-    routes: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {(x, y): None}
-    waiting = deque(routes)
-    while waiting:
-        place = waiting.popleft()
-        for direction in range(4):
-            beyond = (place[0] + STEP_X[direction], place[1] + STEP_Y[direction])
-            code = int(cells[beyond])
-            is_free = code == EMPTY_CELL or (code & 0xFF == DOOR and not code & OPAQUE_BIT)
-            if is_free and beyond not in routes:
-                routes[beyond] = (place, direction)
-                waiting.append(beyond)
-    return routes
-
-
-def _path(routes: dict[Any, Any], place: tuple[int, int]) -> list[int]:
-    directions = []
-    while routes[place] is not None:
-        place, direction = routes[place]
-        directions.append(direction)
-    return directions[::-1]

@@ -249,10 +249,10 @@ class MiniGridVectorEnv(VectorEnv):
         info = {"agent_pos": position, "elapsed_steps": self._state.elapsed.copy(), "state_key": state_key}
         return observation, info
 
-    def peek(self, i: int) -> tuple[np.ndarray, tuple[int, int, int], int]:
-        """Cell codes uint32 [W, H] (a view), the agent's x, y, direction, and its load (0: nothing)."""
+    def peek(self, i: int) -> tuple[np.ndarray, tuple[int, int, int], int, int]:
+        """Cell codes uint32 [W, H] (a view), the agent's x, y, direction, its load and its target (0: nothing)."""
         x, y, direction = self._state.agent[i].tolist()
-        return self._state.grids[i], (x, y, direction), int(self._state.carried[i])
+        return self._state.grids[i], (x, y, direction), int(self._state.carried[i]), int(self._state.target[i])
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Copies of everything that the future depends on, generators included."""
