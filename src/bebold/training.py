@@ -75,9 +75,10 @@ def resume(folder: Path | str, *, total_steps: int | None = None, quiet: bool = 
             config = run.config
             if total_steps is not None:
                 config = replace(config, total_steps=total_steps, stop_when_solved=False)
+            _check(config)
+            config = resolve(config)
             if workers is not None and workers.size != config.workers:
                 raise UsageError(f"this run has {config.workers} workers; start torchrun with as many")
-            _check(config)
             saved = run.load()
             run.write_config(config)
             run.rewind(-1 if saved is None else saved["steps"])
