@@ -100,6 +100,17 @@ def test_a_saved_collector_goes_on_as_if_nothing_had_happened(key, tmp_path):
         assert torch.equal(resumed.obs[name], expected.obs[name])
 
 
+@pytest.mark.parametrize("name", ["obs", "starts", "ended", "state"])
+def test_a_state_of_other_environments_is_refused(name):
+    collector, policy = make_collector(num_envs=3), make_policy()
+    collector.collect(policy)
+    other = make_collector(num_envs=4)
+    other.collect(policy)
+    state = collector.state_dict() | {name: other.state_dict()[name]}
+    with pytest.raises(ValueError, match="not of 3 environments"):
+        collector.load_state_dict(state)
+
+
 def test_arrays_survive_as_tensors():
     arrays = {
         "u64": np.array([0, 2**64 - 1], np.uint64),

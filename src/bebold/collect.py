@@ -127,13 +127,29 @@ class Collector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a state of as many environments of the same kind.
+
+        Raises
+        ------
+        ValueError : it is of others; what is read by number is checked before it is used
+        """
+        memory = state["state"]
+        kept = {name: (x.shape, x.dtype) for name, x in self.obs.items()}
+        flags = [(x.shape, x.dtype) for x in (state["starts"], state["ended"])]
+        fits = (
+            {name: (x.shape, x.dtype) for name, x in state["obs"].items()} == kept
+            and flags == [(torch.Size([self.envs.num_envs]), torch.bool)] * 2
+            and (memory is None or (len(memory) == self.envs.num_envs and memory.dtype == torch.float32))
+        )
+        if not fits:
+            raise ValueError(f"the saved observations are not of {self.envs.num_envs} environments of this kind")
         self.envs.set_state(to_arrays(state["envs"]))  # type: ignore[attr-defined]
         self.counter.load_state_dict(to_arrays(state["counter"]))
         self.generator.set_state(state["generator"])
         self.obs = dict(state["obs"])
         self.starts = state["starts"].numpy().copy()
         self.ended = state["ended"].numpy().copy()
-        self.state = None if state["state"] is None else state["state"].to(self.device)
+        self.state = None if memory is None else memory.to(self.device)
 
     def _look(self, obs: Mapping[str, np.ndarray], info: Mapping[str, Any]) -> dict[str, Tensor]:
         """Count the present observations and keep what is needed of them."""
