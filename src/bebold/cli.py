@@ -16,7 +16,7 @@ import tyro
 
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
-from bebold.gridworld.tasks import TASKS, UnknownTask
+from bebold.gridworld.tasks import TASKS
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = command.run()  # type: ignore[attr-defined]
         sys.stdout.flush()
         return code
-    except (UsageError, UnknownTask) as error:
+    except UsageError as error:
         return _complain(error, 2)
     except RunError as error:
         return _complain(error, 1)
