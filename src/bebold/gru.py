@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from numba import types
+from numba.extending import overload
 from torch import Tensor, nn
 
 from bebold.jit import jit
@@ -37,18 +39,26 @@ class MaskedGRU(nn.Module):
         """The input's part of the gates, `[N, 3 S]` from `[N, I]`."""
         return product(x, self.input.weight, self.input.bias)
 
-    def forward(self, gates: Tensor, state: Tensor, starts: Tensor) -> Tensor:
-        """States after each step, `[T, B, S]`, from `gates [T, B, 3 S]`, the state before `[B, S]`, starts `[T, B]`."""
+    def forward(self, gates: Tensor, row: Tensor, state: Tensor, starts: Tensor) -> Tensor:
+        """States after each step, float32 `[T, B, S]`.
+
+        Parameters
+        ----------
+        gates : float32 `[N, 3 S]`
+        row : int64 `[T, B]`, which of them is each step's
+        state : float32 `[B, S]`, before the first step
+        starts : bool `[T, B]`, where the state is cleared first
+        """
         keep = (~starts).to(state.dtype)
         fused = gates.device.type == "cpu" and gates.dtype == torch.float32
         unroll = _Fused.apply if fused else unroll_plainly
-        return unroll(gates, state, keep, self.weight, self.bias)
+        return unroll(gates, row, state, keep, self.weight, self.bias)
 
 
-def unroll_plainly(gates: Tensor, state: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def unroll_plainly(gates: Tensor, row: Tensor, state: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The recurrence step by step, differentiated by PyTorch: `[T, B, S]`. `keep [T, B]` is 0 at starts, else 1."""
     states = []
-    for x, keep_t in zip(gates, keep.unsqueeze(-1), strict=True):
+    for x, keep_t in zip(gates[row], keep.unsqueeze(-1), strict=True):
         h = keep_t * state
         x_r, x_z, x_n = x.chunk(3, dim=-1)
         h_r, h_z, h_n = (h @ weight.t()).chunk(3, dim=-1)
@@ -61,57 +71,84 @@ def unroll_plainly(gates: Tensor, state: Tensor, keep: Tensor, weight: Tensor, b
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, state: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        steps, batch, _ = gates.shape
+    def forward(
+        ctx: Any, table: Tensor, row: Tensor, state: Tensor, keep: Tensor, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        steps, batch = row.shape
         size = state.shape[1]
-        # Kept for the gradient: the masked state, r, z, U_n h + b, n.
-        before, r, z, hidden_n, n, after = gates.new_empty(6, steps, batch, size)
-        weight = weight.to(product_dtype())
-        hidden = _Product(weight.t(), batch)
-        torch.mul(state, keep[0].unsqueeze(-1), out=before[0])
-        tensors = (gates.contiguous(), keep, hidden.result, bias, before, r, z, hidden_n, n, after)
-        arrays = [x.detach().numpy() for x in tensors]
-        for t in range(steps):
-            hidden(before[t])
+        dtype = product_dtype()
+        weight = weight.to(dtype)
+        # Kept for the gradient: the state before and after each step, r, z, U_n h + b, n, and what U multiplied.
+        states = table.new_empty(steps + 1, batch, size)
+        r, z, hidden_n, n = table.new_empty(4, steps, batch, size)
+        masked = table.new_empty(steps, batch, size, dtype=dtype)
+        hidden = table.new_empty(batch, 3 * size, dtype=dtype)
+        states[0] = state
+        torch.mul(state, keep[0].unsqueeze(-1), out=masked[0])
+        arrays = [_array(x) for x in (table.contiguous(), row, keep, hidden, bias, states, masked, r, z, hidden_n, n)]
+        matrix = weight.t()
+        for t, masked_t in enumerate(masked):
+            torch.mm(masked_t, matrix, out=hidden)
             _step(t, *arrays)
-        ctx.save_for_backward(keep, weight, before, r, z, hidden_n, n)
-        return after
+        ctx.save_for_backward(row, keep, weight, states, masked, r, z, hidden_n, n)
+        ctx.rows = len(table)
+        return states[1:]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        keep, weight, before, r, z, hidden_n, n = ctx.saved_tensors
-        steps, batch, size = before.shape
-        grad_gates = before.new_empty(steps, batch, 3 * size)
+        row, keep, weight, states, masked, r, z, hidden_n, n = ctx.saved_tensors
+        steps, batch, size = masked.shape
+        grad_table = states.new_zeros(ctx.rows, 3 * size)
         grad_hidden = weight.new_empty(steps, batch, 3 * size)
-        # The gradient of the masked state before each step: what passes z, and what passes U.
-        past_z = torch.zeros_like(before[0])
-        past_u = _Product(weight, batch)
-        past_u.result.zero_()
-        d_hidden = before.new_empty(batch, 3 * size)
-        tensors = (gradients[0].contiguous(), keep, before, r, z, hidden_n, n)
-        arrays = [x.numpy() for x in (*tensors, past_z, past_u.result, grad_gates, d_hidden)]
+        # The gradient of the state before each step: what passes z, and what passes U.
+        past_z = states.new_zeros(batch, size)
+        past_u = weight.new_zeros(batch, size)
+        tensors = (gradients[0].contiguous(), row, keep, states, r, z, hidden_n, n)
+        arrays = [_array(x) for x in (*tensors, past_z, past_u, grad_table, grad_hidden)]
         for t in reversed(range(steps)):
             _step_back(t, *arrays)
-            past_u(grad_hidden[t].copy_(d_hidden))
-        grad_state = (past_z + past_u.result) * keep[0].unsqueeze(-1)
+            torch.mm(grad_hidden[t], weight, out=past_u)
+        grad_state = (past_z + past_u) * keep[0].unsqueeze(-1)
         flat = grad_hidden.flatten(0, 1)
-        grad_weight = (flat.t() @ before.flatten(0, 1).to(flat.dtype)).float()
+        grad_weight = (flat.t() @ masked.flatten(0, 1)).float()
         grad_bias = flat[:, 2 * size :].float().sum(dim=0)
-        return grad_gates, grad_state, None, grad_weight, grad_bias
+        return grad_table, None, grad_state, None, grad_weight, grad_bias
 
 
-class _Product:
-    """x @ matrix into the same float32 array each time, in the matrix's type: `[B, N]` from `[B, M]`."""
+def _array(x: Tensor) -> np.ndarray:
+    """The tensor's memory, of bfloat16 by its bits."""
+    x = x.detach()
+    return x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
 
-    def __init__(self, matrix: Tensor, batch: int):
-        self.matrix = matrix
-        self.result = matrix.new_empty(batch, matrix.shape[1], dtype=torch.float32)
 
-    def __call__(self, x: Tensor) -> None:
-        if self.matrix.dtype == torch.float32:
-            torch.mm(x, self.matrix, out=self.result)
-        else:
-            self.result.copy_(x.to(self.matrix.dtype) @ self.matrix)
+def _get(array, i):
+    """`array[i]` as float32; of uint16, which are the bits of a bfloat16."""
+    raise NotImplementedError("for kernels alone")
+
+
+def _put(array, i, x):
+    """`array[i] = x`, rounded to the nearest bfloat16 if the array is of such bits."""
+    raise NotImplementedError("for kernels alone")
+
+
+@overload(_get, inline="always")
+def _get_of(array, i):
+    if array.dtype == types.uint16:
+        return lambda array, i: np.uint32(np.uint32(array[i]) << np.uint32(16)).view(np.float32)
+    return lambda array, i: array[i]
+
+
+@overload(_put, inline="always")
+def _put_of(array, i, x):
+    def round_off(array, i, x):
+        bits = np.float32(x).view(np.uint32)
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        array[i] = np.uint16((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+
+    def keep_all(array, i, x):
+        array[i] = x
+
+    return round_off if array.dtype == types.uint16 else keep_all
 
 
 @jit(inline="always", fastmath=FAST)
@@ -139,40 +176,47 @@ def _tanh(x):
 
 
 @jit(fastmath=FAST)
-def _step(t, gates, keep, hidden, bias, before, r, z, hidden_n, n, after):
-    size = before.shape[2]
-    last = t + 1 == before.shape[0]
-    for b in range(before.shape[1]):
+def _step(t, table, row, keep, hidden, bias, states, masked, r, z, hidden_n, n):
+    size = r.shape[2]
+    for b in range(r.shape[1]):
+        gates, hidden_b = table[row[t, b]], hidden[b]
+        h, after, keep_b = states[t, b], states[t + 1, b], keep[t, b]
         for i in range(size):
-            r_i = _sigmoid(gates[t, b, i] + hidden[b, i])
-            z_i = _sigmoid(gates[t, b, size + i] + hidden[b, size + i])
-            hidden_i = hidden[b, 2 * size + i] + bias[i]
-            n_i = _tanh(gates[t, b, 2 * size + i] + r_i * hidden_i)
+            r_i = _sigmoid(gates[i] + _get(hidden_b, i))
+            z_i = _sigmoid(gates[size + i] + _get(hidden_b, size + i))
+            hidden_i = _get(hidden_b, 2 * size + i) + bias[i]
+            n_i = _tanh(gates[2 * size + i] + r_i * hidden_i)
             r[t, b, i], z[t, b, i], hidden_n[t, b, i], n[t, b, i] = r_i, z_i, hidden_i, n_i
-            after[t, b, i] = n_i + z_i * (before[t, b, i] - n_i)
-        if not last:
+            after[i] = n_i + z_i * (keep_b * h[i] - n_i)
+        if t + 1 < r.shape[0]:
+            keep_after, masked_b = keep[t + 1, b], masked[t + 1, b]
             for i in range(size):
-                before[t + 1, b, i] = after[t, b, i] * keep[t + 1, b]
+                _put(masked_b, i, after[i] * keep_after)
 
 
 @jit(fastmath=FAST)
-def _step_back(t, grad_after, keep, before, r, z, hidden_n, n, past_z, past_u, grad_gates, grad_hidden):
-    size = before.shape[2]
+def _step_back(t, grad_after, row, keep, states, r, z, hidden_n, n, past_z, past_u, grad_table, grad_hidden):
+    size = r.shape[2]
     one = np.float32(1.0)
-    last = t + 1 == before.shape[0]
-    for b in range(before.shape[1]):
-        keep_b = np.float32(0.0) if last else keep[t + 1, b]
-        grads, gates = grad_hidden[b], grad_gates[t, b]
+    last = t + 1 == r.shape[0]
+    gates = np.empty(3 * size, np.float32)
+    for b in range(r.shape[1]):
+        keep_after = np.float32(0.0) if last else keep[t + 1, b]
+        grads, total, past_b = grad_hidden[t, b], grad_table[row[t, b]], past_u[b]
         for i in range(size):
-            past_z[b, i] = grad_after[t, b, i] + (past_z[b, i] + past_u[b, i]) * keep_b
+            past_z[b, i] = grad_after[t, b, i] + (past_z[b, i] + _get(past_b, i)) * keep_after
         # Short loops over few arrays: only those become vector instructions.
         for i in range(size):
             gates[2 * size + i] = past_z[b, i] * (one - z[t, b, i]) * (one - n[t, b, i] * n[t, b, i])
         for i in range(size):
-            grads[i] = gates[2 * size + i] * hidden_n[t, b, i] * r[t, b, i] * (one - r[t, b, i])
-            grads[2 * size + i] = gates[2 * size + i] * r[t, b, i]
+            gates[i] = gates[2 * size + i] * hidden_n[t, b, i] * r[t, b, i] * (one - r[t, b, i])
         for i in range(size):
-            grads[size + i] = past_z[b, i] * (before[t, b, i] - n[t, b, i]) * z[t, b, i] * (one - z[t, b, i])
+            change = keep[t, b] * states[t, b, i] - n[t, b, i]
+            gates[size + i] = past_z[b, i] * change * z[t, b, i] * (one - z[t, b, i])
             past_z[b, i] *= z[t, b, i]
         for i in range(2 * size):
-            gates[i] = grads[i]
+            _put(grads, i, gates[i])
+        for i in range(size):
+            _put(grads, 2 * size + i, gates[2 * size + i] * r[t, b, i])
+        for i in range(3 * size):
+            total[i] += gates[i]

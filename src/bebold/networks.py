@@ -81,11 +81,14 @@ class ActorCritic(nn.Module):
         starts : bool `[T, B]`, where the state is cleared first
         """
         image = obs["image"].flatten(0, 1)
-        first, inverse = distinct(image)
-        x = self.torso(image[round_up(first)])
-        gates = self.core.gates(x).index_select(0, inverse).unflatten(0, starts.shape)
+        if len(starts) == 1:  # acting: too few to be worth the search for equal ones
+            inverse = torch.arange(len(image), device=image.device)
+            x = self.torso(image)
+        else:
+            first, inverse = distinct(image)
+            x = self.torso(image[round_up(first)])
         heads = self.view_head(x).index_select(0, inverse).unflatten(0, starts.shape)
-        memory = self.core(gates, state, starts)
+        memory = self.core(self.core.gates(x), inverse.view(starts.shape), state, starts)
         logits_and_value = heads + self.memory_head(memory)
         return *logits_and_value.tensor_split((self.num_actions,), dim=-1), memory[-1]
 
