@@ -82,11 +82,10 @@ class ActorCritic(nn.Module):
         """
         image = obs["image"].flatten(0, 1)
         if len(starts) == 1:  # acting: too few to be worth the search for equal ones
-            inverse = torch.arange(len(image), device=image.device)
-            x = self.torso(image)
+            first = inverse = torch.arange(len(image), device=image.device)
         else:
             first, inverse = distinct(image)
-            x = self.torso(image[round_up(first)])
+        x = self.torso(image[round_up(first)])
         heads = self.view_head(x).index_select(0, inverse).unflatten(0, starts.shape)
         memory = self.core(self.core.gates(x), inverse.view(starts.shape), state, starts)
         logits_and_value = heads + self.memory_head(memory)
