@@ -38,6 +38,11 @@ def test_the_folder_is_named_after_task_method_and_seed(tmp_path: Path) -> None:
     assert runs.run_folder(other, tmp_path).parts[-3] == "MiniGrid-KeyCorridorS3R1-v0"
 
 
+def test_a_label_takes_the_place_of_the_method(tmp_path: Path) -> None:
+    config = TrainConfig(task="KCS3R3", method="bebold", label="bebold-alpha1", seed=7)
+    assert runs.run_folder(config, tmp_path) == tmp_path / "KCS3R3" / "bebold-alpha1" / "7"
+
+
 def test_settings_and_origin_are_kept(tmp_path: Path) -> None:
     config = replace(CONFIG, ppo=PPOConfig(entropy=5e-4), intrinsic=IntrinsicConfig(rnd=RNDConfig(hidden=7)))
     with Run.create(config, tmp_path) as run:

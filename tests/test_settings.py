@@ -54,6 +54,8 @@ def test_numbers_as_people_write_them() -> None:
         (TrainConfig(unroll=-4), "unroll is -4"),
         (TrainConfig(total_steps=0), "total_steps is 0"),
         (TrainConfig(seed=-1), "seed is -1; it must be a number that is not negative"),
+        (TrainConfig(label="../elsewhere"), "label is '../elsewhere'; it names a folder: use letters"),
+        (TrainConfig(label=".hidden"), "label is '.hidden'"),
         (TrainConfig(seed=1000), "seed is 1000; it must be below 1000"),
         (
             TrainConfig(workers=3),

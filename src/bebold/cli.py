@@ -24,7 +24,7 @@ Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent from scratch; the run folder is ROOT/TASK/METHOD/SEED.
+    """Train an agent from scratch; the run folder is ROOT/TASK/METHOD/SEED, or with a label ROOT/TASK/LABEL/SEED.
 
     Ctrl-C saves and stops; `bebold resume` goes on as if nothing had happened.
     """

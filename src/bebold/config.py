@@ -111,6 +111,8 @@ class TrainConfig:
     """A MiniGrid id (MiniGrid-KeyCorridorS3R3-v0), the paper's short name (KCS3R3); see `bebold tasks`."""
     method: str = "bebold"
     """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, episodic or none."""
+    label: str = ""
+    """What the run folder, tables and figures call these settings; empty: the method."""
     seed: int = 1
     """Same seed, same machine, same number of workers: same numbers."""
     total_steps: int = 10_000_000
@@ -133,3 +135,8 @@ class TrainConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    @property
+    def name(self) -> str:
+        """The label, or else the method."""
+        return self.label or self.method

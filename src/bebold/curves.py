@@ -67,12 +67,12 @@ def plot(results: Sequence[Result], path: Path) -> None:
 
 
 def _panel(panel: Axes, task: str, results: Sequence[Result]) -> None:
-    for method in dict.fromkeys(result.config.method for result in results):
+    for method in dict.fromkeys(result.name for result in results):
         colour = COLOURS.get(method, OTHER)
         curves = [
             (result.curve_steps / 1e6, result.curve_returns)
             for result in results
-            if result.config.method == method and len(result.curve_steps)
+            if result.name == method and len(result.curve_steps)
         ]
         if len(curves) > 1:
             for steps, returns in curves:

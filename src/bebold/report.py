@@ -53,6 +53,11 @@ class Result:
     """Of the code that made the run; several, joined by `+`, if it was resumed on other code."""
 
     @property
+    def name(self) -> str:
+        """What its settings are called: the label, or else the method."""
+        return self.config.name
+
+    @property
     def last_return(self) -> float:
         """The mean return in Farama's environment if it was played; else the last point of the curve."""
         last = float(self.curve_returns[-1]) if len(self.curve_returns) else math.nan
@@ -126,7 +131,7 @@ def table(results: Sequence[Result]) -> Table:
         paper = published_return(result.task, result.config.method)
         view.add_row(
             result.task,
-            result.config.method,
+            result.name,
             str(result.config.seed),
             f"{result.steps:,}",
             "-" if result.steps_to_solve is None else f"{result.steps_to_solve:,}",
@@ -148,7 +153,7 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
     rows = [
         {
             "task": result.task,
-            "method": result.config.method,
+            "method": result.name,
             "preset": result.config.preset,
             "seed": result.config.seed,
             "steps": result.steps,

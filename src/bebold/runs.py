@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 def run_folder(config: TrainConfig, root: Path) -> Path:
-    """`root/<task>/<method>/<seed>`, the task by its short name where it has one."""
+    """`root/<task>/<label or method>/<seed>`, the task by its short name where it has one."""
     task = find_task(config.task)
-    return root / (task.short or task.id).replace("/", "-") / config.method / str(config.seed)
+    return root / (task.short or task.id).replace("/", "-") / config.name / str(config.seed)
 
 
 def holds_run(folder: Path) -> bool:

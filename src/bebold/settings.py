@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -55,6 +56,8 @@ LARGEST = {
     "evaluation.episodes": 100_000,
 }
 """Far above what is of use, below what no memory could hold; evaluations stay within their own levels."""
+LABEL = r"([A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,99})?"
+"""A label is a folder's name, and settings may come from strangers."""
 LARGEST_UPDATE = 2**22
 """Steps of all environments in one update, which are held in memory at once."""
 
@@ -173,6 +176,8 @@ def validate(config: TrainConfig) -> None:
 
     task = find_task(config.task)
     find_recipe(config.method)
+    if not re.fullmatch(LABEL, config.label):
+        raise UsageError(f"label is '{config.label}'; it names a folder: use letters, digits and . _ = + -")
     for name, value in _numbers(config):
         if name in SHARES and not 0 <= value <= 1:
             raise UsageError(f"{name} is {value}; it must lie between 0 and 1")

@@ -34,7 +34,7 @@ class Interrupted(RuntimeError):
 
 
 def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False) -> Path:
-    """Train from scratch; returns the run folder, `root/<task>/<method>/<seed>`.
+    """Train from scratch; returns the run folder, `root/<task>/<label or method>/<seed>`.
 
     Under torchrun every process calls this, and all train one agent.
 
@@ -149,7 +149,7 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
         peers.hand_out([(config, part, run.folder) for part in parts])
         del saved, parts
         signals = stack.enter_context(_caught_signals())
-        title = f"{trainer.task.short or trainer.task.id} {config.method} seed {config.seed}"
+        title = f"{trainer.task.short or trainer.task.id} {config.name} seed {config.seed}"
         progress = stack.enter_context(Progress(config.total_steps, start=trainer.steps, title=title, quiet=quiet))
         loop(trainer, run, progress, signals)
     if signals:
