@@ -18,10 +18,11 @@ import torch
 from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import evaluate, load_policy
+from bebold.interrupts import Interrupted
 from bebold.parallel import Workers
 from bebold.runs import Run
 from bebold.trainer import Trainer
-from bebold.training import Interrupted, resume, train
+from bebold.training import resume, train
 
 SMALL = TrainConfig(
     task="KCS3R3",
@@ -182,7 +183,7 @@ def test_python_callers_see_the_interruption(tmp_path, monkeypatch):
     with pytest.raises(Interrupted) as caught:
         train(SMALL, root=tmp_path, quiet=True)
     assert caught.value.signum == signal.SIGINT
-    assert list((caught.value.folder / "checkpoints").iterdir())
+    assert list((tmp_path / "KCS3R3/bebold/3/checkpoints").iterdir())
 
 
 def test_a_dead_worker_is_named_and_nothing_is_lost(tmp_path):

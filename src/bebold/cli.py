@@ -155,6 +155,42 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """Train and judge many runs, some at a time; what is done already is left alone.
+
+    Ctrl-C saves and stops; the same command goes on, also after a kill.
+    """
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """A YAML file that lists the runs: docs/sweeps.md."""
+    root: Path = Path("runs")
+    """Where run folders are made."""
+    at_once: int = 0
+    """Runs side by side; 0: one per core."""
+    levels: int = 512
+    """Levels on which each trained agent is judged, once with sampled and once with greedy actions."""
+    quiet: bool = False
+    """Plain lines in place of the table, for logs."""
+
+    def run(self) -> int:
+        from bebold.interrupts import Interrupted
+        from bebold.sweep import read_sweep, sweep
+
+        if self.at_once < 0:
+            raise UsageError(f"--at-once is {self.at_once}; it must be at least 1, or 0 for one per core")
+        if self.levels < 1:
+            raise UsageError(f"--levels is {self.levels}; it must be at least 1")
+        try:
+            folders = sweep(
+                read_sweep(self.file), self.root, at_once=self.at_once, levels=self.levels, quiet=self.quiet
+            )
+        except Interrupted as error:
+            return _complain(error, 128 + error.signum)
+        print(f"{self.root}: {len(folders)} runs are done; `bebold report {self.root}` draws them")
+        return 0
+
+
+@dataclass(frozen=True)
 class Bench:
     """Measure this machine: environments, collection, the whole training loop, memory, each stage's share."""
 
@@ -200,7 +236,7 @@ class Demo:
 
 
 COMMANDS: dict[str, Callable[..., object]] = {
-    command.__name__.lower(): command for command in (Train, Resume, Eval, Watch, Report, Bench, Tasks, Demo)
+    command.__name__.lower(): command for command in (Train, Resume, Eval, Watch, Report, Sweep, Bench, Tasks, Demo)
 }
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """What a full disk says where nobody expected to write, as when compiled kernels are kept."""
@@ -242,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _training(work: Callable[[], Path]) -> int:
     """Train, say where the result is, and turn a signal into its exit code."""
-    from bebold.training import Interrupted
+    from bebold.interrupts import Interrupted
 
     try:
         folder = work()

@@ -203,7 +203,7 @@ def join_workers() -> Workers | None:
         return None
     workers = Workers(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     if started:
-        _die_with(int(os.environ[_PARENT]))
+        die_with(int(os.environ[_PARENT]))
         # Rank 0 hears them and decides for all.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -241,7 +241,7 @@ def prepared_process() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -31,7 +31,6 @@ class Progress:
         self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), start)], maxlen=WINDOW)
         self._said = time.monotonic()
         self._shown: dict[str, float] = {}
-        self._steps = start
         self._bar: Any = None
         self._task: Any = None
 
@@ -48,7 +47,7 @@ class Progress:
                 TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, ratio=None)),
             )
             self._bar = Bar(*columns, console=Console(stderr=True), expand=True)
-            self._task = self._bar.add_task(self.title, total=self.total, completed=self._steps, words="starting")
+            self._task = self._bar.add_task(self.title, total=self.total, completed=self.steps, words="starting")
             self._bar.start()
         return self
 
@@ -56,7 +55,6 @@ class Progress:
         """Show `steps` and what `stats` say of the return."""
         now = time.monotonic()
         self._marks.append((now, steps))
-        self._steps = steps
         # Most updates end no evaluation and some no episode: the last known value stays in view.
         for key in (RETURN, EVALUATION):
             value = float(stats.get(key, math.nan))
@@ -68,13 +66,27 @@ class Progress:
             self._said = now
             self._say()
 
+    @property
+    def steps(self) -> int:
+        """As of the last update."""
+        return self._marks[-1][1]
+
+    @property
+    def speed(self) -> float:
+        """Steps a second over the last updates; 0 before the first."""
+        (then, before), (now, steps) = self._marks[0], self._marks[-1]
+        return (steps - before) / (now - then) if now > then else 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """At that speed; infinite while it is 0."""
+        return (self.total - self.steps) / self.speed if self.speed > 0 else math.inf
+
     def words(self) -> str:
         """One line: steps, speed, return, time left."""
-        (then, before), (now, steps) = self._marks[0], self._marks[-1]
-        speed = (steps - before) / (now - then) if now > then else 0.0
-        parts = [f"{steps / 1e6:.2f}/{self.total / 1e6:.2f} M steps", f"{speed:,.0f}/s"]
-        if speed > 0:
-            parts.append(f"{clock((self.total - steps) / speed)} left")
+        parts = [f"{self.steps / 1e6:.2f}/{self.total / 1e6:.2f} M steps", f"{self.speed:,.0f}/s"]
+        if self.speed > 0:
+            parts.append(f"{clock(self.seconds_left)} left")
         if RETURN in self._shown:
             parts.append(f"return {self._shown[RETURN]:.2f}")
         if EVALUATION in self._shown:

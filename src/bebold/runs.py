@@ -226,6 +226,17 @@ def read_metrics(folder: Path) -> dict[str, np.ndarray]:
     return {"steps": np.array([line["steps"] for line in lines], dtype=np.int64)} | columns
 
 
+def last_records(folder: Path, size: int = 1 << 16) -> list[dict[str, Any]]:
+    """The records in the last `size` bytes of a run's metrics, which may still be being written."""
+    try:
+        with (folder / "metrics.jsonl").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [record for record in map(_as_record, lines) if record is not None]
+
+
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file, without any that is no record, such as one that a killed process half wrote."""
     if not path.exists():

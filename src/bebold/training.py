@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.gridworld.tasks import find_task
+from bebold.interrupts import Interrupted, caught_signals
 from bebold.parallel import Workers, join_workers, prepared_process
 from bebold.progress import Progress
 from bebold.runs import Run
@@ -22,15 +20,6 @@ from bebold.settings import resolve, validate
 from bebold.trainer import Trainer, choose_device
 
 GO_ON, SAVE, STOP = range(3)
-
-
-class Interrupted(RuntimeError):
-    """Training stopped at a signal, after it had saved."""
-
-    def __init__(self, signum: int, folder: Path):
-        super().__init__(f"stopped by {signal.Signals(signum).name}; go on with `bebold resume {folder}`")
-        self.signum = signum
-        self.folder = folder
 
 
 def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False) -> Path:
@@ -148,12 +137,12 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
             peers.start("bebold.training")
         peers.hand_out([(config, part, run.folder) for part in parts])
         del saved, parts
-        signals = stack.enter_context(_caught_signals())
+        signals = stack.enter_context(caught_signals())
         title = f"{trainer.task.short or trainer.task.id} {config.name} seed {config.seed}"
         progress = stack.enter_context(Progress(config.total_steps, start=trainer.steps, title=title, quiet=quiet))
         loop(trainer, run, progress, signals)
     if signals:
-        raise Interrupted(signals[0], run.folder)
+        raise Interrupted(signals[0], f"`bebold resume {run.folder}`")
     run.finish(
         {
             "steps": trainer.steps,
@@ -166,7 +155,7 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
 
 def _follow(workers: Workers) -> Path:
     """Any other rank: train with what rank 0 hands out."""
-    with prepared_process(), _caught_signals():
+    with prepared_process(), caught_signals():
         config, part, folder = workers.hand_out()
         trainer = Trainer(config, workers)
         if part is not None:
@@ -184,29 +173,3 @@ def _workers() -> Iterator[Workers | None]:
     finally:
         if workers is not None:
             workers.close()
-
-
-@contextmanager
-def _caught_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM as a list to look at between updates; a second one is obeyed at once.
-
-    Only a program's main thread can catch signals: elsewhere the list stays empty.
-    """
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-        signal.signal(signum, previous[signum] or signal.SIG_DFL)
-
-    previous: dict[int, Any] = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    for signum, handler in previous.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(signum, note)
-    try:
-        yield received
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler or signal.SIG_DFL)

@@ -1,0 +1,241 @@
+"""Many runs: which ones a file asks for, and that each is done once, whatever happens in between."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bebold import sweep as module
+from bebold.cli import main
+from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
+from bebold.errors import RunError, UsageError
+from bebold.sweep import read_sweep, sweep
+from bebold.training import train
+
+TASK = "MiniGrid-Empty-5x5-v0"
+SMALL: dict[str, Any] = {
+    "task": TASK,
+    "total_steps": 3000,
+    "num_envs": 16,
+    "unroll": 16,
+    "checkpoint_interval": 0.0,
+    "network": {"hidden": 16, "memory": 16},
+    "ppo": {"minibatches": 2},
+    "evaluation": {"interval": 1000, "episodes": 4},
+}
+CONFIG = TrainConfig(
+    task=TASK,
+    total_steps=3000,
+    num_envs=16,
+    unroll=16,
+    checkpoint_interval=0.0,
+    network=NetworkConfig(hidden=16, memory=16),
+    ppo=PPOConfig(minibatches=2),
+    evaluation=EvaluationConfig(interval=1000, episodes=4),
+)
+
+
+def write(path: Path, runs: list[dict[str, Any]], **defaults: Any) -> Path:
+    path.write_text(yaml.safe_dump({"defaults": defaults, "runs": runs}, sort_keys=False))
+    return path
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """All records, without what the clock decides."""
+    clocks = ("time/", "charts/steps_per_second")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith(clocks)} for line in lines]
+
+
+def test_lists_are_multiplied_out_and_entries_override_defaults(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "runs.yaml",
+        [
+            {"task": ["KCS3R3", "MRN6"], "seed": [1, 2]},
+            {"method": "episodic", "seed": 3, "ppo": {"entropy": 0.002}},
+        ],
+        total_steps=5000,
+        ppo={"clip": 0.1, "entropy": 0.001},
+    )
+    base = TrainConfig(total_steps=5000, ppo=PPOConfig(clip=0.1, entropy=0.001))
+    assert read_sweep(file) == [
+        replace(base, task="KCS3R3", seed=1),
+        replace(base, task="KCS3R3", seed=2),
+        replace(base, task="MRN6", seed=1),
+        replace(base, task="MRN6", seed=2),
+        replace(base, method="episodic", seed=3, ppo=PPOConfig(clip=0.1, entropy=0.002)),
+    ]
+
+
+def test_labels_name_what_differs(tmp_path: Path) -> None:
+    entry = {
+        "label": "ent{ppo.entropy}_beta{intrinsic.coefficient}",
+        "ppo": {"entropy": ["1e-4", 0.001]},
+        "intrinsic": {"coefficient": [0.01, 0.1]},
+    }
+    configs = read_sweep(write(tmp_path / "runs.yaml", [entry]))
+    assert [config.name for config in configs] == [
+        "ent0.0001_beta0.01",
+        "ent0.0001_beta0.1",
+        "ent0.001_beta0.01",
+        "ent0.001_beta0.1",
+    ]
+    assert configs[1].ppo.entropy == 1e-4 and configs[1].intrinsic.coefficient == 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("runs: [", "is no sweep that can be read"),
+        ("- task: KCS3R3", "has no list `runs`"),
+        ("runs: []", "has no list `runs`"),
+        ("runs: [KCS3R3]", "run 1: settings have names, such as task: KCS3R3"),
+        ("{runs: [{task: KCS3R3}], seeds: 3}", "has 'seeds' beside `defaults` and `runs`"),
+        ("{defaults: [1], runs: [{task: KCS3R3}]}", "run 1: settings have names"),
+        ("runs: [{sede: 1}]", "run 1 has the unknown setting sede; did you mean seed"),
+        ("runs: [{task: KCS3R3}, {ppo: {entropi: [1, 2]}}]", "run 2 has the unknown setting ppo.entropi"),
+        ("runs: [{label: 'a{zzz}'}]", "run 1: the label a{zzz} names a setting that there is not"),
+        ("runs: [{task: KCS9R9}]", "KCS9R9"),
+        ("runs: [{task: KCS3R3}, {task: MiniGrid-KeyCorridorS3R3-v0}]", "two runs would share the folder .*label"),
+        ("runs: [{num_envs: 6}]", "num_envs is 6; it must be a multiple"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str) -> None:
+    file = tmp_path / "runs.yaml"
+    file.write_text(text)
+    assert main(["sweep", str(file), "--root", str(tmp_path / "runs"), "--at-once", "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bebold: ") and said.count("\n") == 1
+    with pytest.raises(UsageError, match=sentence):
+        raise UsageError(said)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml is no sweep that can be read" in capsys.readouterr().err
+
+
+def test_every_run_is_trained_judged_and_done_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [replace(CONFIG, seed=seed) for seed in (1, 2)]
+    folders = sweep(configs, tmp_path, at_once=2, levels=8, quiet=True)
+    assert folders == [tmp_path / TASK / "bebold" / str(seed) for seed in (1, 2)]
+    for folder in folders:
+        last = metrics(folder)[-1]["steps"]
+        assert last >= 3000
+        for name, greedy in {"evaluation.json": False, "evaluation-greedy.json": True}.items():
+            verdict = json.loads((folder / name).read_text())
+            assert (verdict["steps"], verdict["greedy"], verdict["episodes"]) == (last, greedy, 8)
+    said = capsys.readouterr().err
+    assert "0 of 2 runs done" in said and "(2 of 2 done)" in said
+
+    monkeypatch.setattr(module.subprocess, "Popen", None)  # nothing may be started
+    assert sweep(configs, tmp_path, at_once=2, levels=8, quiet=True) == folders
+
+
+def test_more_steps_are_gone_on_with_and_other_settings_refused(tmp_path: Path) -> None:
+    (folder,) = sweep([CONFIG], tmp_path, at_once=1, levels=8, quiet=True)
+    before = metrics(folder)
+    sweep([replace(CONFIG, total_steps=3500)], tmp_path, at_once=1, levels=8, quiet=True)
+    after = metrics(folder)
+    assert len(after) > len(before) and after[: len(before)] == before
+    assert json.loads((folder / "evaluation.json").read_text())["steps"] == after[-1]["steps"]
+
+    other = replace(CONFIG, intrinsic=IntrinsicConfig(alpha=1.0))
+    with pytest.raises(UsageError, match=r"holds a run with intrinsic.alpha 0.5, not 1.0; give these runs a label"):
+        sweep([other], tmp_path, at_once=1, levels=8, quiet=True)
+    assert metrics(folder) == after
+
+
+def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
+    held = tmp_path / TASK / "bebold" / "1"
+    held.mkdir(parents=True)
+    with (held / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match=r"1 of 2 runs failed, the first with: bebold: .*is in use by .*log.txt"):
+            sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)
+    assert (tmp_path / TASK / "bebold" / "2" / "evaluation-greedy.json").exists()
+    assert sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)[0] == held
+
+
+def start(file: Path, root: Path) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "bebold.cli",
+        "sweep",
+        str(file),
+        "--root",
+        str(root),
+        "--at-once",
+        "2",
+        "--levels",
+        "8",
+        "--quiet",
+    ]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+
+def wait_for_records(folder: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not (folder / "metrics.jsonl").exists() or len(metrics(folder)) < 5:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def begin(tmp_path: Path) -> tuple[Path, subprocess.Popen[str], list[Path]]:
+    """A sweep of two runs in a process of its own, and their folders when both have made a few updates."""
+    file = write(tmp_path / "runs.yaml", [{"seed": [1, 2]}], **(SMALL | {"total_steps": 20_000}))
+    process = start(file, tmp_path)
+    folders = [tmp_path / TASK / "bebold" / seed for seed in ("1", "2")]
+    for folder in folders:
+        wait_for_records(folder, process)
+    return file, process, folders
+
+
+def test_a_killed_sweep_takes_its_runs_along_and_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    file, process, folders = begin(tmp_path)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    for folder in folders:  # the kernel lets go of a folder when its process is gone
+        with (folder / "lock").open("r") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+    assert all(metrics(folder)[-1]["steps"] < 20_000 for folder in folders)
+
+    assert main(["sweep", str(file), "--root", str(tmp_path), "--at-once", "2", "--levels", "8", "--quiet"]) == 0
+    whole = train(replace(CONFIG, seed=2, workers=1, total_steps=20_000), root=tmp_path / "whole", quiet=True)
+    assert metrics(folders[1]) == metrics(whole)
+    assert all((folder / "evaluation-greedy.json").exists() for folder in folders)
+
+
+def test_an_interrupted_sweep_saves_its_runs(tmp_path: Path) -> None:
+    _, process, folders = begin(tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped by SIGINT; go on with the same command" in said
+    for folder in folders:
+        newest = max((folder / "checkpoints").iterdir())
+        assert int(newest.stem) == metrics(folder)[-1]["steps"] < 20_000
+        assert "stopped by SIGINT" not in (folder / "log.txt").read_text()
