@@ -22,9 +22,10 @@ ROOMS = [
     {"methods"},
     {"gru", "networks", "returns", "learners"},
     {"collect", "board", "parallel"},
-    {"settings", "checkpoint", "events", "runs", "progress"},
+    {"settings", "checkpoint", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
-    {"report", "curves", "record", "bench", "demo"},
+    {"report", "curves", "record", "bench"},
+    {"demo", "sweep"},
     {"cli"},
 ]
 """Each room may use itself and those before it."""
