@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from bebold import checkpoint
+from bebold import checkpoint, judge
 from bebold.config import NetworkConfig, TrainConfig
 from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import RunError, UsageError
-from bebold.evaluation import PROGRESS_SEED, TEST_SEED, evaluate, load_policy, make_policy, play
+from bebold.evaluation import PROGRESS_SEED, TEST_SEED, Evaluation, evaluate, load_policy, make_policy, play
 from bebold.settings import SEEDS
 
 SMALL = NetworkConfig(hidden=8, memory=8)
@@ -57,6 +57,49 @@ def test_weights_bring_their_settings(tmp_path):
         assert found == config
         for name, tensor in policy.state_dict().items():
             assert torch.equal(loaded.state_dict()[name], tensor)
+
+
+def write_weights(folder, task):
+    config = TrainConfig(task=task, network=SMALL)
+    words = {"config": json.dumps(asdict(config)), "steps": "7"}
+    checkpoint.save_weights(folder / "weights.safetensors", make_policy(config, make_envs(task, 1)).state_dict(), words)
+
+
+def test_the_repaired_levels_are_those_of_the_v1_id(tmp_path, monkeypatch):
+    played = []
+
+    def play(policy, task, *, episodes, greedy):
+        played.append((task, episodes, greedy))
+        return Evaluation(np.array([0.5, 0.0, 0.9, 0.6]), np.array([10, 20, 30, 40]))
+
+    monkeypatch.setattr(judge, "evaluate", play)
+    write_weights(tmp_path, "OM2Dlhb")
+    verdict = judge.judge(tmp_path, episodes=4, repaired=True)
+    assert (verdict.task, verdict.id) == ("OM2Dlhb-v1", "MiniGrid-ObstructedMaze-2Dlhb-v1")
+    assert (verdict.steps, verdict.return_mean, verdict.solved, verdict.length_mean) == (7, 0.5, 0.75, 25.0)
+    assert "75.0% of levels solved" in str(verdict) and "in the paper" not in str(verdict)
+    assert json.loads((tmp_path / "evaluation-v1.json").read_text()) == verdict.as_dict()
+    judge.judge(tmp_path, episodes=4, repaired=True, greedy=True)
+    assert json.loads((tmp_path / "evaluation-v1-greedy.json").read_text())["greedy"]
+    assert not (tmp_path / "evaluation.json").exists() and not (tmp_path / "evaluation-greedy.json").exists()
+    assert judge.judge(tmp_path, episodes=4).task == "OM2Dlhb"
+    v0, v1 = (f"MiniGrid-ObstructedMaze-2Dlhb-v{version}" for version in (0, 1))
+    assert played == [(v1, 4, False), (v1, 4, True), (v0, 4, False)]
+
+
+def test_repaired_levels_can_be_played(tmp_path):
+    write_weights(tmp_path, "OM2Dlhb")
+    verdict = judge.judge(tmp_path, episodes=1, repaired=True)
+    policy, _ = load_policy(tmp_path)
+    expected = evaluate(policy, "OM2Dlhb-v1", episodes=1, engine="fast")
+    assert (verdict.return_mean, verdict.length_mean) == (expected.mean, expected.lengths[0])
+
+
+def test_no_repaired_levels_is_said_clearly(tmp_path):
+    write_weights(tmp_path, "OM2Dlh")
+    with pytest.raises(UsageError, match="there are no repaired levels of OM2Dlh: no ball blocks a door there"):
+        judge.judge(tmp_path, episodes=1, repaired=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
 
 
 def test_no_weights_is_said_clearly(tmp_path):

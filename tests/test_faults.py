@@ -143,6 +143,7 @@ def test_there_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], com
     ("arguments", "sentence"),
     [
         (["eval", "--episodes", "0"], "--episodes is 0"),
+        (["eval", "--repaired"], "there are no repaired levels of KCS3R3: no ball blocks a door there; judge"),
         (["watch", "--episodes", "0"], "--episodes and --fps must be positive"),
         (["watch", "--out", "agent.avi"], "ends neither in .gif nor in .mp4"),
         (["watch", "--out", "agent.mp4"], "needs imageio-ffmpeg; `pip install imageio-ffmpeg` (the extra `mp4`), or"),

@@ -155,6 +155,20 @@ def test_comma_separated_values(tmp_path: Path) -> None:
     assert second["steps_to_solve"] == second["return_mean"] == second["episodes"] == ""
 
 
+def test_repaired_levels_have_a_line_of_their_own(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [0.9, 0.9, 0.9], task="OM2Dlhb", seed=3)
+    for ending, value in (("", 0.8), ("-v1", 0.9), ("-v1-greedy", 0.7)):
+        verdict = {"steps": 3_000_001, "return_mean": value, "return_std": value / 10, "episodes": 512}
+        (folder / f"evaluation{ending}.json").write_text(json.dumps(verdict))
+    report.write_csv([report.read_result(folder)], tmp_path / "summary.csv")
+    with (tmp_path / "summary.csv").open() as file:
+        first, second = csv.DictReader(file)
+    names = ("task", "steps_to_solve", "return_mean", "return_std", "return_greedy", "episodes")
+    assert [first[name] for name in names] == ["OM2Dlhb", "1000000", "0.8", "0.08", "", "512"]
+    assert [second[name] for name in names] == ["OM2Dlhb-v1", "", "0.9", "0.09", "0.7", "512"]
+    assert all(first[name] == second[name] for name in set(first) - set(names))
+
+
 def test_curves_are_a_picture(tmp_path: Path) -> None:
     make_run(tmp_path, [0.1, 0.5, 0.9])
     make_run(tmp_path, [0.0, 0.6], seed=2)
@@ -178,15 +192,19 @@ def test_the_mean_covers_what_all_seeds_cover() -> None:
 
 def test_a_record_says_what_the_run_says(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "runs", [0.1, 0.9, 0.9, 0.9, 0.91])
-    (folder / "evaluation.json").write_text(json.dumps({"steps": 5_000_001, "return_mean": 0.9, "episodes": 512}))
+    verdict = {"steps": 5_000_001, "return_mean": 0.9, "episodes": 512}
+    for number, ending in enumerate(("", "-greedy", "-v1", "-v1-greedy")):
+        (folder / f"evaluation{ending}.json").write_text(json.dumps(verdict | {"solved": number / 8}))
     run = report.read_result(folder)
     kept = record.record(run, tmp_path / "results")
     assert kept == tmp_path / "results/KCS4R3/bebold/1"
     again = report.read_result(kept)
     assert np.array_equal(again.curve_steps, run.curve_steps)
     assert np.allclose(again.curve_returns, run.curve_returns, rtol=1e-4)
-    for name in ("config", "task", "steps", "steps_to_solve", "sampled", "commit"):
+    verdicts = ("sampled", "greedy", "repaired", "repaired_greedy")
+    for name in ("config", "task", "steps", "steps_to_solve", *verdicts, "commit"):
         assert getattr(again, name) == getattr(run, name)
+    assert [getattr(again, name)["solved"] for name in verdicts] == [0.0, 0.125, 0.25, 0.375]
     assert again.steps_to_solve == 2_000_000
     assert "losses/policy" in (kept / "metrics.jsonl").read_text()  # the last record is kept as well
 

@@ -68,6 +68,8 @@ class Eval:
     """Levels, one episode each."""
     greedy: bool = False
     """Take the likeliest action in place of drawing one."""
+    repaired: bool = False
+    """Play the -v1 id of the ObstructedMaze that it was trained on; in -v0 a ball can replace the box with the key."""
     json: bool = False
     """Print one JSON object."""
 
@@ -76,7 +78,7 @@ class Eval:
 
         if self.episodes < 1:
             raise UsageError(f"--episodes is {self.episodes}; it must be at least 1")
-        verdict = judge(self.source, episodes=self.episodes, greedy=self.greedy)
+        verdict = judge(self.source, episodes=self.episodes, greedy=self.greedy, repaired=self.repaired)
         print(json.dumps(verdict.as_dict()) if self.json else verdict)
         return 0
 

@@ -11,7 +11,7 @@ from bebold.checkpoint import load_weights, replacing
 from bebold.errors import RunError
 from bebold.evaluation import evaluate, load_policy
 from bebold.experiments.published import published_return
-from bebold.gridworld.tasks import find_task
+from bebold.gridworld.tasks import find_task, repaired_task
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,16 @@ class Verdict:
         return asdict(self)
 
 
-def judge(source: Path, *, episodes: int = 512, greedy: bool = False) -> Verdict:
+def judge(source: Path, *, episodes: int = 512, greedy: bool = False, repaired: bool = False) -> Verdict:
     """Play the policy of a run folder or a file of weights; in a run folder the verdict is kept.
+
+    Parameters
+    ----------
+    repaired : play the -v1 id of the ObstructedMaze that it was trained on, see `repaired_task`
 
     Raises
     ------
-    UsageError : there are no weights
+    UsageError : there are no weights, or no repaired levels
     RunError : they cannot be read
     """
     policy, config = load_policy(source)
@@ -60,8 +64,8 @@ def judge(source: Path, *, episodes: int = 512, greedy: bool = False) -> Verdict
     if not words.get("steps", "").isdecimal():
         raise RunError(f"{path} does not say after how many steps it was written; resume the run to write it anew")
     policy.load_state_dict(weights)
-    task = find_task(config.task)
-    played = evaluate(policy, config.task, episodes=episodes, greedy=greedy)
+    task = repaired_task(config.task) if repaired else find_task(config.task)
+    played = evaluate(policy, task.id, episodes=episodes, greedy=greedy)
     verdict = Verdict(
         task=task.short or task.id,
         id=task.id,
@@ -74,7 +78,7 @@ def judge(source: Path, *, episodes: int = 512, greedy: bool = False) -> Verdict
         length_mean=float(played.lengths.mean()),
     )
     if source.is_dir():
-        path = source / ("evaluation-greedy.json" if greedy else "evaluation.json")
+        path = source / f"evaluation{'-v1' if repaired else ''}{'-greedy' if greedy else ''}.json"
         with replacing(path) as file:
             file.write(json.dumps(verdict.as_dict(), indent=1).encode() + b"\n")
     return verdict

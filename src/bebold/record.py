@@ -15,7 +15,14 @@ POINTS = 32
 """Records kept of a run that was never evaluated; of others, those with an evaluation, and the last, are kept."""
 DIGITS = 5
 """Significant digits kept."""
-WHOLE = ("config.yaml", "summary.json", "evaluation.json", "evaluation-greedy.json")
+WHOLE = (
+    "config.yaml",
+    "summary.json",
+    "evaluation.json",
+    "evaluation-greedy.json",
+    "evaluation-v1.json",
+    "evaluation-v1-greedy.json",
+)
 
 
 def record(result: Result, root: Path) -> Path:

@@ -49,6 +49,9 @@ class Result:
     sampled: Mapping[str, Any]
     """The last verdict of `bebold eval` on these weights; empty if there is none."""
     greedy: Mapping[str, Any]
+    repaired: Mapping[str, Any]
+    """The same on the repaired levels, those of the task's -v1 id."""
+    repaired_greedy: Mapping[str, Any]
     commit: str
     """Of the code that made the run; several, joined by `+`, if it was resumed on other code."""
 
@@ -98,6 +101,8 @@ def read_result(folder: Path) -> Result:
         minutes=float(elapsed[-1]) / 60 if len(elapsed) else math.nan,
         sampled=_read_verdict(folder / "evaluation.json", last),
         greedy=_read_verdict(folder / "evaluation-greedy.json", last),
+        repaired=_read_verdict(folder / "evaluation-v1.json", last),
+        repaired_greedy=_read_verdict(folder / "evaluation-v1-greedy.json", last),
         commit="+".join(commits(read_about(folder))),
     )
 
@@ -143,36 +148,43 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def write_csv(results: Sequence[Result], path: Path) -> None:
-    """One line a run; what is not known stays empty.
+    """One line a run, and one more if it was judged on the repaired levels; what is not known stays empty.
 
     Raises
     ------
     RunError : `path` cannot be written
     """
     text = io.StringIO()
-    rows = [
-        {
-            "task": result.task,
-            "method": result.name,
-            "preset": result.config.preset,
-            "seed": result.config.seed,
-            "steps": result.steps,
-            "steps_to_solve": result.steps_to_solve,
-            "return_mean": _rounded(result.sampled.get("return_mean")),
-            "return_std": _rounded(result.sampled.get("return_std")),
-            "return_greedy": _rounded(result.greedy.get("return_mean")),
-            "episodes": result.sampled.get("episodes"),
-            "minutes": _rounded(result.minutes, 2),
-            "cores": result.config.workers,
-            "commit": result.commit,
-        }
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        rows.append(_row(result, result.task, result.steps_to_solve, result.sampled, result.greedy))
+        if result.repaired or result.repaired_greedy:
+            rows.append(_row(result, f"{result.task}-v1", None, result.repaired, result.repaired_greedy))
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     with replacing(path) as file:
         file.write(text.getvalue().encode())
+
+
+def _row(
+    result: Result, task: str, solved: int | None, sampled: Mapping[str, Any], greedy: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "task": task,
+        "method": result.name,
+        "preset": result.config.preset,
+        "seed": result.config.seed,
+        "steps": result.steps,
+        "steps_to_solve": solved,
+        "return_mean": _rounded(sampled.get("return_mean")),
+        "return_std": _rounded(sampled.get("return_std")),
+        "return_greedy": _rounded(greedy.get("return_mean")),
+        "episodes": sampled.get("episodes"),
+        "minutes": _rounded(result.minutes, 2),
+        "cores": result.config.workers,
+        "commit": result.commit,
+    }
 
 
 def _smooth(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +202,7 @@ def _read_verdict(path: Path, steps: int) -> dict[str, Any]:
         return {}
     try:
         verdict = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-        numbers = [verdict["return_mean"], verdict.get("return_std", 0.0)]
+        numbers = [verdict["return_mean"], verdict.get("return_std", 0.0), verdict.get("solved", 0.0)]
         if not all(isinstance(number, int | float) for number in numbers):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

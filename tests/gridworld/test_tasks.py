@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from bebold.errors import UsageError
 from bebold.gridworld import TASKS, MiniGridVectorEnv, UnknownTask, find_task, make_farama, multi_room
 from bebold.gridworld.cells import DOOR
-from bebold.gridworld.tasks import MOST_ROOMS
+from bebold.gridworld.tasks import MOST_ROOMS, repaired_task
 
 FAMILIES = [
     "MultiRoom",
@@ -70,6 +71,33 @@ def test_tasks_are_found_by_every_name() -> None:
     assert find_task("OM2Dlhb-v1").id == "MiniGrid-ObstructedMaze-2Dlhb-v1"
     assert find_task("MRN12S10").max_steps == 240
     assert pickle.loads(pickle.dumps(TASKS)) == TASKS  # workers are sent their task
+
+
+def test_the_repaired_task_of_each() -> None:
+    found = {}
+    for task in TASKS:
+        with contextlib.suppress(UsageError):
+            found[task.short] = repaired_task(task.id).short
+    assert found == {
+        "OM2Dlhb": "OM2Dlhb-v1",
+        "OM1Q": "OM1Q-v1",
+        "OM2Q": "OM2Q-v1",
+        "OMFull": "OMFull-v1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("OM2Dlh", "OM2Dlh: no ball blocks a door there"),
+        ("MiniGrid-MultiRoom-N4-S5-v0", "MiniGrid-MultiRoom-N4-S5-v0: no ball blocks a door there"),
+        ("OMFull-v1", "OMFull-v1: it is the repaired one"),
+        ("MiniGrid-ObstructedMaze-1Dlhb-v0", "MiniGrid-ObstructedMaze-1Dlhb-v0: Farama has no -v1 of it"),
+    ],
+)
+def test_what_cannot_be_repaired(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"no repaired levels of {why}; judge it without --repaired"):
+        repaired_task(name)
 
 
 @pytest.mark.parametrize(

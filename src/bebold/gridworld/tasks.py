@@ -231,6 +231,24 @@ def find_task(name: str | Task) -> Task:
     raise UnknownTask(f"Unknown task {name!r}: {hint}`bebold tasks` lists all of them.")
 
 
+def repaired_task(name: str | Task) -> Task:
+    """The -v1 id of an ObstructedMaze, in which no ball takes the place of a box that holds a key.
+
+    Raises
+    ------
+    UsageError : Farama has none for this task
+    """
+    task = find_task(name)
+    repaired = _BY_NAME.get(task.id[:-1] + "1")
+    if task.family == "obstructed_maze" and repaired not in (task, None):
+        return repaired
+    if not dict(task.parameters).get("blocked"):
+        why = "no ball blocks a door there"
+    else:
+        why = "it is the repaired one" if repaired == task else "Farama has no -v1 of it"
+    raise UsageError(f"there are no repaired levels of {task.short or task.id}: {why}; judge it without --repaired")
+
+
 def make_farama(task: str | Task, **kwargs: Any) -> gymnasium.Env:
     """The same environment built from Farama's own classes; `kwargs` (such as `render_mode`) go to it."""
     task = find_task(task)
