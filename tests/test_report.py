@@ -68,6 +68,16 @@ def test_a_run_is_summed_up(tmp_path: Path) -> None:
     assert 0 <= result.minutes < 1
 
 
+def test_minutes_to_solve_are_those_at_the_evaluation_that_solved(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [0.1, 0.9, 0.9, 0.9])
+    path = folder / "metrics.jsonl"
+    records = [json.loads(line) | {"time/elapsed": 30.0 * k} for k, line in enumerate(path.read_text().splitlines())]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    result = report.read_result(folder)
+    assert (result.steps_to_solve, result.minutes_to_solve, result.minutes) == (2_000_000, 1.0, 3.5)
+    assert math.isnan(report.read_result(make_run(tmp_path, [0.1], seed=2)).minutes_to_solve)
+
+
 def test_a_verdict_counts_only_for_the_weights_it_was_about(tmp_path: Path) -> None:
     folder = make_run(tmp_path, [0.5])
     path = folder / "evaluation.json"

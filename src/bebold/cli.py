@@ -125,7 +125,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Report:
-    """Draw the learning curves of runs and print a table of them."""
+    """Draw the learning curves of runs and print tables of them."""
 
     runs: Runs
     """Run folders, or folders that hold some."""
@@ -133,22 +133,32 @@ class Report:
     """The picture."""
     csv: Path | None = None
     """Also write the table to this file, one line a run."""
+    tables: Path | None = None
+    """Also write tables over seeds to this Markdown file: returns, tasks solved, steps to solve, repaired levels."""
     record: Path | None = None
     """Also keep a compact record of each run in this folder; `bebold report` reads it like the run itself."""
 
     def run(self) -> int:
         from rich.console import Console
 
-        from bebold import curves, record, report
+        from bebold import curves, groups, record, report, tables
 
         results = [report.read_result(folder) for folder in report.find_runs(self.runs)]
+        grouped = groups.group(results)
+        groups.warn_of_mixtures(grouped)
         # Without a terminal rich would squeeze the table into 80 columns.
-        Console(width=None if sys.stdout.isatty() else 120).print(report.table(results))
+        console = Console(width=None if sys.stdout.isatty() else 120)
+        console.print(report.table(results))
+        if any(len(runs) > 1 for runs in grouped.values()):
+            console.print(tables.returns(grouped).rich())
         curves.plot(results, self.out)
         print(f"{self.out}: learning curves")
         if self.csv is not None:
             report.write_csv(results, self.csv)
             print(f"{self.csv}: one line a run")
+        if self.tables is not None:
+            tables.write(results, self.tables)
+            print(f"{self.tables}: tables over seeds")
         if self.record is not None:
             for result in results:
                 record.record(result, self.record)

@@ -45,6 +45,8 @@ class Result:
     """Whether the curve is of held-out levels; else it is the training return, smoothed."""
     steps: int
     steps_to_solve: int | None
+    minutes_to_solve: float
+    """Minutes of work up to there; NaN if it was not solved."""
     minutes: float
     sampled: Mapping[str, Any]
     """The last verdict of `bebold eval` on these weights; empty if there is none."""
@@ -87,8 +89,9 @@ def read_result(folder: Path) -> Result:
     else:
         curve_steps, curve_returns = _smooth(steps, metrics.get("charts/episodic_return", none))
     elapsed = metrics.get("time/elapsed", none)
-    elapsed = elapsed[np.isfinite(elapsed)]
+    timed = np.isfinite(elapsed)
     last = int(steps[-1]) if len(steps) else 0
+    solved = steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name))
     return Result(
         folder=folder,
         config=config,
@@ -97,8 +100,9 @@ def read_result(folder: Path) -> Result:
         curve_returns=curve_returns,
         evaluated=evaluated,
         steps=last,
-        steps_to_solve=steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name)),
-        minutes=float(elapsed[-1]) / 60 if len(elapsed) else math.nan,
+        steps_to_solve=solved,
+        minutes_to_solve=_minutes(elapsed[timed & (steps <= (-1 if solved is None else solved))]),
+        minutes=_minutes(elapsed[timed]),
         sampled=_read_verdict(folder / "evaluation.json", last),
         greedy=_read_verdict(folder / "evaluation-greedy.json", last),
         repaired=_read_verdict(folder / "evaluation-v1.json", last),
@@ -209,6 +213,11 @@ def _read_verdict(path: Path, steps: int) -> dict[str, Any]:
         _log.warning("%s is damaged and counts for nothing; `bebold eval` writes it anew", path)
         return {}
     return verdict if verdict.get("steps") == steps else {}
+
+
+def _minutes(elapsed: np.ndarray) -> float:
+    """The last of the seconds since the beginning, in minutes; NaN if there are none."""
+    return float(elapsed[-1]) / 60 if len(elapsed) else math.nan
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 TASKS = (
     "MRN6", "MRN7S8", "MRN12S10", "KCS3R3", "KCS4R3", "KCS5R3", "KCS6R3",
@@ -25,6 +25,12 @@ SHARE = 0.95
 
 IN_A_ROW = 3
 """Evaluations in a row that must reach it."""
+
+
+def in_paper_order(tasks: Iterable[str]) -> list[str]:
+    """Each task once: first those of the paper's table, in its order, then the others as they come."""
+    found = dict.fromkeys(tasks)
+    return [task for task in TASKS if task in found] + [task for task in found if task not in TASKS]
 
 
 def published_return(task: str, method: str = "bebold") -> float | None:

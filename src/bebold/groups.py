@@ -1,0 +1,71 @@
+"""Runs of one name and task, which tables and figures average."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bebold.config import TrainConfig
+from bebold.experiments.published import in_paper_order
+from bebold.report import Result
+
+Groups = Mapping[tuple[str, str], Sequence[Result]]
+"""The runs of each (task, name), by seed."""
+
+MAY_DIFFER = {"task", "seed", "label", "workers", "device", "checkpoint_interval", "total_steps", "evaluation"}
+"""Settings that do not change what is learnt from a step. `task` is among them since one task has several names."""
+
+_log = logging.getLogger(__name__)
+
+
+def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
+    """The runs of each task, in the paper's order, and name, in the order in which names appear."""
+    names = dict.fromkeys(result.name for result in results)
+    groups = {
+        (task, name): sorted((r for r in results if (r.task, r.name) == (task, name)), key=lambda r: r.config.seed)
+        for task in in_paper_order(result.task for result in results)
+        for name in names
+    }
+    return {key: runs for key, runs in groups.items() if runs}
+
+
+def warn_of_mixtures(groups: Groups) -> None:
+    """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
+    for (task, name), (first, *others) in groups.items():
+        for other in others:
+            if different := differences(first.config, other.config):
+                _log.warning(
+                    "%s and %s are both %s on %s but differ in %s; give one of them a `label` in its config.yaml, or "
+                    "report them apart",
+                    first.folder,
+                    other.folder,
+                    name,
+                    task,
+                    ", ".join(different),
+                )
+        for run, following in zip([first, *others], others, strict=False):
+            if run.config.seed == following.config.seed:
+                _log.warning(
+                    "%s and %s are both seed %d of %s on %s and count twice; report them apart",
+                    run.folder,
+                    following.folder,
+                    run.config.seed,
+                    name,
+                    task,
+                )
+
+
+def differences(one: TrainConfig, other: TrainConfig) -> list[str]:
+    """The settings that should be equal and are not, such as `intrinsic.alpha (0.5, 1.0)`."""
+    pairs = zip(_settings(asdict(one)), _settings(asdict(other)), strict=True)
+    return [f"{name} ({a}, {b})" for (name, a), (_, b) in pairs if a != b and name.split(".")[0] not in MAY_DIFFER]
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

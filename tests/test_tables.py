@@ -1,0 +1,191 @@
+"""Sets of runs: grouped, averaged, set beside the paper's numbers, drawn together."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bebold import groups, report, tables
+from bebold.cli import main
+from bebold.config import EvaluationConfig, IntrinsicConfig, TrainConfig
+from bebold.experiments.published import in_paper_order
+from bebold.report import Result
+from bebold.runs import Run
+
+
+def make_run(
+    root: Path, returns: Sequence[float], verdicts: Mapping[str, Mapping[str, Any]] | None = None, **settings: Any
+) -> Result:
+    """A run evaluated at each million steps; `verdicts` by the end of their file's name."""
+    with Run.create(replace(TrainConfig(task="KCS4R3", workers=2), **settings), root) as run:
+        for million, value in enumerate(returns, start=1):
+            run.log(1_000_000 * million, {"eval/return_mean": value})
+    for ending, verdict in (verdicts or {}).items():
+        steps = 1_000_000 * len(returns)
+        (run.folder / f"evaluation{ending}.json").write_text(json.dumps({"steps": steps, **verdict}))
+    return report.read_result(run.folder)
+
+
+def judged(value: float, greedy: float | None = None) -> dict[str, dict[str, float]]:
+    verdicts = {"": {"return_mean": value, "episodes": 512}}
+    return verdicts if greedy is None else {**verdicts, "-greedy": {"return_mean": greedy, "episodes": 512}}
+
+
+def test_the_papers_order() -> None:
+    assert in_paper_order(["MiniGrid-Z", "OMFull", "KCS3R3", "MiniGrid-A", "OMFull", "MRN6"]) == [
+        "MRN6",
+        "KCS3R3",
+        "OMFull",
+        "MiniGrid-Z",
+        "MiniGrid-A",
+    ]
+
+
+def test_groups_are_of_one_name_and_task(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path, [0.1], seed=2, task="MiniGrid-KeyCorridorS4R3-v0"),
+        make_run(tmp_path, [0.1], method="none"),
+        make_run(tmp_path, [0.1], task="MRN6"),
+        make_run(tmp_path, [0.1]),
+        make_run(tmp_path, [0.1], label="wide"),
+    ]
+    found = groups.group(runs)
+    assert list(found) == [("MRN6", "bebold"), ("KCS4R3", "bebold"), ("KCS4R3", "none"), ("KCS4R3", "wide")]
+    assert [run.config.seed for run in found["KCS4R3", "bebold"]] == [1, 2]
+
+
+def test_settings_that_do_not_matter_to_an_average(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = TrainConfig(
+        task="MiniGrid-KeyCorridorS4R3-v0",
+        label="same",
+        seed=2,
+        workers=1,
+        device="cpu",
+        checkpoint_interval=1.0,
+        total_steps=5,
+        evaluation=EvaluationConfig(interval=1, episodes=1),
+    )
+    assert groups.differences(TrainConfig(task="KCS4R3"), other) == []
+    changed = replace(other, stop_when_solved=True, intrinsic=IntrinsicConfig(alpha=1.0))
+    assert groups.differences(other, changed) == ["stop_when_solved (False, True)", "intrinsic.alpha (0.5, 1.0)"]
+    runs = [make_run(tmp_path, [0.1]), make_run(tmp_path, [0.1], seed=2, num_envs=512)]
+    groups.warn_of_mixtures(groups.group(runs[:1]))
+    assert caplog.text == ""
+    groups.warn_of_mixtures(groups.group(runs))
+    (warning,) = caplog.messages
+    assert warning == (
+        f"{runs[0].folder} and {runs[1].folder} are both bebold on KCS4R3 but differ in num_envs (256, 512); give one "
+        "of them a `label` in its config.yaml, or report them apart"
+    )
+
+
+def test_a_seed_that_is_there_twice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    runs = [make_run(tmp_path / place, [0.1], seed=seed) for place, seed in (("a", 1), ("a", 2), ("b", 2))]
+    groups.warn_of_mixtures(groups.group(runs))
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{runs[1].folder} and {runs[2].folder} are both seed 2 of bebold on KCS4R3")
+
+
+def test_returns_stand_beside_the_papers(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path, [0.1], judged(0.90, 0.8)),
+        make_run(tmp_path, [0.1], judged(0.94), seed=2),
+        make_run(tmp_path, [0.1], seed=3),
+        make_run(tmp_path, [0.1], judged(0.5), method="episodic"),
+        make_run(tmp_path, [0.1], method="rnd", label="rnd-wide"),
+    ]
+    view = tables.returns(groups.group(runs))
+    assert view.columns == ("task", "method", "seeds", "return", "greedy", "paper")
+    assert view.rows == [
+        ("KCS4R3", "bebold", "2 of 3", "0.920 ± 0.020", "0.800", "0.93"),
+        ("KCS4R3", "episodic", "1", "0.500", "-", ""),
+        ("KCS4R3", "rnd-wide", "0 of 1", "-", "-", "0.00"),
+    ]
+    assert "512 levels each" in view.caption
+
+
+def test_solved_tasks(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path, [0.9, 0.9, 0.9]),
+        make_run(tmp_path, [0.9, 0.9, 0.8], seed=2),
+        make_run(tmp_path, [0.0, 0.0, 0.0], method="none"),
+        make_run(tmp_path, [0.62, 0.62, 0.62], task="MRN6"),
+        make_run(tmp_path, [0.9, 0.9, 0.9], task="MiniGrid-Empty-5x5-v0"),
+    ]
+    view = tables.solved(groups.group(runs))
+    assert view.columns == ("method", "MRN6", "KCS4R3")
+    assert view.rows == [("bebold", "1/1", "1/2"), ("none", "", "0/1")]
+    assert "3 progress evaluations in a row at 95 % or more" in view.caption
+
+
+def test_steps_to_solve(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path, [0.1, 0.9, 0.9, 0.9, 0.9]),
+        make_run(tmp_path, [0.1, 0.1], seed=2),
+        make_run(tmp_path, [0.9, 0.9, 0.9], seed=4, workers=1),
+    ]
+    minutes = ((0.0, 4.0), (10.0, np.nan), (20.0, 1.0))
+    runs = [replace(r, minutes=m, minutes_to_solve=s) for r, (m, s) in zip(runs, minutes, strict=True)]
+    (row,) = tables.steps(groups.group(runs)).rows
+    assert row == (
+        "KCS4R3", "bebold", "1, 2, 4", "2.00, -, 1.00", "4.0, -, 1.0", "2.0 to 5.0", "0.0, 10.0, 20.0", "2, 1",
+    )  # fmt: skip
+
+
+def test_repaired_levels(tmp_path: Path) -> None:
+    verdicts = [{"return_mean": value, "solved": share} for value, share in ((0.8, 1.0), (0.6, 0.9), (0.7, 0.95))]
+    runs = [
+        make_run(tmp_path, [0.1], {"-v1": verdict}, task="OM1Q", seed=seed)
+        for seed, verdict in enumerate(verdicts, start=1)
+    ]
+    runs += [make_run(tmp_path, [0.1], judged(0.5), task="OM1Q", seed=4), make_run(tmp_path, [0.1])]
+    (row,) = tables.repaired(groups.group(runs)).rows
+    assert row == ("OM1Q-v1", "bebold", "3", "95.0%", "90.0% (seed 2)", "0.700 ± 0.082")  # sqrt(0.02 / 3) = 0.0816
+
+
+def test_a_table_in_the_terminal_and_as_markdown() -> None:
+    view = tables.Table("Title", "A caption.", ("task", "x"), [("a|b_[c]\nd", "1.0"), ("[bold]e", "10.0")], words=1)
+    assert view.markdown() == (
+        "## Title\n\nA caption.\n\n| task | x |\n| --- | --: |\n| a\\|b\\_\\[c\\] d | 1.0 |\n| \\[bold\\]e | 10.0 |\n"
+    )
+    console = Console(width=60, file=io.StringIO())
+    console.print(view.rich())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "│ [bold]e │ 10.0 │" in text and "A caption." in text
+
+
+def test_the_document_has_the_tables_that_have_rows(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, [0.1], judged(0.9)), make_run(tmp_path, [0.1], task="MiniGrid-Empty-5x5-v0")]
+    headings = []
+    for some in (runs, runs[1:]):
+        tables.write(some, tmp_path / "new" / "tables.md")
+        lines = (tmp_path / "new" / "tables.md").read_text().splitlines()
+        headings.append([line for line in lines if line.startswith("#")])
+    assert headings[0] == ["# Results of 2 runs", "## Returns", "## Solved tasks", "## Steps to solve"]
+    assert headings[1] == ["# Results of 1 run", "## Returns"]
+
+
+def test_the_report_of_a_set_of_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    make_run(tmp_path / "runs", [0.1, 0.9], judged(0.90))
+    command = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "curves.png")]
+    assert main(command) == 0
+    assert "Returns" not in capsys.readouterr().out  # nothing to average
+    make_run(tmp_path / "runs", [0.1, 0.9], judged(0.94), seed=2, intrinsic=IntrinsicConfig(alpha=1.0))
+    markdown = tmp_path / "tables.md"
+    with caplog.at_level(logging.WARNING):
+        assert main([*command, "--tables", str(markdown)]) == 0
+    out = capsys.readouterr().out
+    assert "0.920 ± 0.020" in out and f"{markdown}: tables over seeds" in out
+    assert "differ in intrinsic.alpha (0.5, 1.0)" in caplog.text
+    assert "| KCS4R3 | bebold | 2 | 0.920 ± 0.020 | - | 0.93 |" in markdown.read_text()
