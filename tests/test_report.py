@@ -192,12 +192,38 @@ def test_curves_are_a_picture(tmp_path: Path) -> None:
     assert (np.abs(picture[..., :3].astype(int) - blue).sum(axis=-1) < 12).sum() > 100  # bebold's colour
 
 
-def test_the_mean_covers_what_all_seeds_cover() -> None:
-    a = (np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.5, 1.0]))
-    b = (np.array([1.5, 2.5]), np.array([1.0, 1.0]))
-    steps, mean = curves._mean([a, b])
-    np.testing.assert_allclose(steps, [1.5, 2.0, 2.5])
-    np.testing.assert_allclose(mean, [0.625, 0.75, 0.875])
+def test_the_mean_is_of_the_seeds_that_got_so_far() -> None:
+    """The second curve ends at 2 and is good for one more evaluation, that is up to 3."""
+    a = (np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 0.5, 1.0, 0.8]))
+    b = (np.array([1.0, 1.5, 2.5]), np.array([1.0, 1.0, 0.0]))
+    steps, mean, low, high = curves.summary([a, b])
+    np.testing.assert_allclose(steps, [1.0, 1.5, 2.0, 2.5, 3.0, 4.0])
+    np.testing.assert_allclose(mean, [0.5, 0.625, 0.5, 0.375, 0.5, 0.8])
+    np.testing.assert_allclose(low, [0.0, 0.25, 0.5, 0.0, 0.0, 0.8])
+    np.testing.assert_allclose(high, [1.0, 1.0, 0.5, 0.75, 1.0, 0.8])
+
+
+@pytest.mark.parametrize(("seeds", "bands", "lines"), [(1, 0, 1), (2, 0, 3), (3, 1, 1)])
+def test_a_band_from_three_seeds_on(tmp_path: Path, seeds: int, bands: int, lines: int) -> None:
+    returns = [[0.1, 0.5, 0.9], [0.0, 0.6], [0.3, 0.4, 0.5]]
+    runs = [report.read_result(make_run(tmp_path, returns[k], seed=k + 1)) for k in range(seeds)]
+    panel = curves.new_figure(4, 3).subplots()
+    curves._panel(panel, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
+    assert (len(panel.collections), len(panel.lines)) == (bands, lines + 1)  # and the paper's return
+    assert panel.lines[lines - 1].get_xdata()[-1] == 3  # the mean goes to the end of the longest run
+
+
+def test_methods_keep_their_look_and_labels_have_one_of_their_own() -> None:
+    labels = [f"bebold-alpha{k}" for k in range(12)]
+    looks = curves.styles([*labels, "bebold", "none"])
+    assert looks["bebold"] == {"color": "#0072B2", "linestyle": "-"} and looks["none"]["color"] == "#000000"
+    assert len({(look["color"], look["linestyle"]) for look in looks.values()}) == 14
+    assert len({look["color"] for look in looks.values()}) == 2 + len(curves.LABEL_COLOURS)
+    assert not set(curves.LABEL_COLOURS) & set(curves.COLOURS.values())
+    few = curves.styles(labels[:5])
+    assert len({look["color"] for look in few.values()}) == 5  # no colour twice while one is free
+    assert curves.styles(["bebold-alpha1", "rnd"])["bebold-alpha1"] == curves.styles(["bebold-alpha1"])["bebold-alpha1"]
+    assert curves.styles(reversed(labels)) == curves.styles(labels)
 
 
 def test_a_record_says_what_the_run_says(tmp_path: Path) -> None:

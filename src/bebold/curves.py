@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import published_return
+from bebold.groups import group
 from bebold.report import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {
     "bebold": "#0072B2",
@@ -28,75 +32,141 @@ COLOURS = {
     "bebold-count": "#8A8A2B",
 }
 """Okabe and Ito's palette, which colour-blind readers tell apart. A method has one colour in every figure."""
-OTHER = "#999999"
+LABEL_COLOURS = ("#332288", "#7A4A00", "#9467FF", "#882255", "#661100")
+"""Of labels: as far from each other and from `COLOURS` as those are among themselves, to colour-blind readers too."""
+LABEL_LINES = ((0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+"""Of labels, whose lines are never solid: dashes, as (offset, (on, off, ...)) in line widths."""
+BAND = 3
+"""From so many seeds on a band shows their spread; fewer are drawn as thin lines."""
+
+Style = Mapping[str, Any]
+"""Colour and line style, as matplotlib's keywords."""
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """One PNG: a panel a task, a colour a method, a thin line a seed, a thick one their mean.
+    """One PNG: a panel a task, a colour a method, a thick line the mean over its seeds, a band their range.
 
     Raises
     ------
     RunError : `path` cannot be written
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display is looked for
-    from matplotlib.figure import Figure
-
-    tasks = list(dict.fromkeys(result.task for result in results))
-    columns = min(len(tasks), 3)
+    groups = group(results)
+    tasks = list(dict.fromkeys(task for task, _ in groups))
+    look = styles(result.name for result in results)
+    columns = len(tasks) if len(tasks) <= 3 else math.ceil(math.sqrt(len(tasks)))
     rows = math.ceil(len(tasks) / columns)
-    figure = Figure(figsize=(1.2 + 4.4 * columns, 0.6 + 3.2 * rows), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    figure = new_figure(1.2 + 4.4 * columns, 0.9 + 3.2 * rows)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel in panels[len(tasks) :]:
         panel.set_axis_off()
     for panel, task in zip(panels, tasks, strict=False):
-        _panel(panel, task, [r for r in results if r.task == task])
+        _panel(panel, task, {name: runs for (of, name), runs in groups.items() if of == task}, look)
+    seeds = {len(runs) for runs in groups.values()}
+    caption = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
+    caption += ["band: from the lowest of them to the highest"] if max(seeds) >= BAND else []
+    caption += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     # One key for all panels, below them: inside it would hide curves.
+    add_key(figure, panels, "; ".join(caption))
+    save(figure, path)
+
+
+def styles(names: Iterable[str]) -> dict[str, Style]:
+    """Colour and line of each name shown: a method's own; a label's by its letters, or the next that is free."""
+    names = set(names)
+    found: dict[str, Style] = {name: {"color": COLOURS[name], "linestyle": "-"} for name in names if name in COLOURS}
+    for name in sorted(names - set(COLOURS)):
+        first = zlib.crc32(name.encode())  # `hash` differs from one process to the next
+        every: list[Style] = []
+        for turn in range(len(LABEL_LINES)):  # a colour comes again, with other dashes, once all are taken
+            for index in range(first, first + len(LABEL_COLOURS)):
+                colour = index % len(LABEL_COLOURS)
+                line = LABEL_LINES[(colour + turn) % len(LABEL_LINES)]
+                every.append({"color": LABEL_COLOURS[colour], "linestyle": line})
+        found[name] = next((style for style in every if style not in found.values()), every[0])
+    return found
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display is looked for
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def add_key(figure: Figure, panels: Sequence[Axes], caption: str) -> None:
+    """One key for all panels, below them, under a caption."""
     labels = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(
+    width = figure.get_figwidth()
+    entry = 0.9 + 0.08 * max(map(len, labels), default=0)  # inches of a line and its label
+    columns = max(1, min(len(labels), int(width / entry)))
+    figure.set_figheight(figure.get_figheight() + 0.2 * (math.ceil(len(labels) / columns) - 1))
+    key = figure.legend(
         list(labels.values()),
         list(labels),
         loc="outside lower center",
-        ncols=min(len(labels), 5),
+        ncols=columns,
         frameon=False,
+        handlelength=3.5,
+        title=textwrap.fill(caption, int(13 * width)) or None,
+        title_fontsize="small",
     )
+    key.get_title().set_multialignment("center")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure as PNG.
+
+    Raises
+    ------
+    RunError : `path` cannot be written
+    """
     image = io.BytesIO()
     figure.savefig(image, format="png")
     with replacing(path) as file:
         file.write(image.getvalue())
 
 
-def _panel(panel: Axes, task: str, results: Sequence[Result]) -> None:
-    for method in dict.fromkeys(result.name for result in results):
-        colour = COLOURS.get(method, OTHER)
-        curves = [
-            (result.curve_steps / 1e6, result.curve_returns)
-            for result in results
-            if result.name == method and len(result.curve_steps)
-        ]
-        if len(curves) > 1:
-            for steps, returns in curves:
-                panel.plot(steps, returns, color=colour, linewidth=0.8, alpha=0.4)
-        panel.plot(*_mean(curves), color=colour, linewidth=2.2, label=method)
+def _panel(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], look: Mapping[str, Style]) -> None:
+    for name, runs in groups.items():
+        curves = [(run.curve_steps / 1e6, run.curve_returns) for run in runs if len(run.curve_steps)]
+        steps, mean, low, high = summary(curves)
+        if len(curves) >= BAND:
+            panel.fill_between(steps, low, high, color=look[name]["color"], alpha=0.15, linewidth=0)
+        elif len(curves) > 1:
+            for curve in curves:
+                panel.plot(*curve, **look[name], linewidth=0.8, alpha=0.4)
+        panel.plot(steps, mean, **look[name], linewidth=2.2, label=name)
     paper = published_return(task)
     if paper is not None:
         panel.axhline(paper, color="#444444", linewidth=1, linestyle=(0, (4, 3)), label="BeBold in the paper")
     panel.set_title(task)
     panel.set_xlabel("environment steps (millions)")
-    kinds = {result.evaluated for result in results}
-    panel.set_ylabel("return on held-out levels" if kinds == {True} else "return")
+    evaluated = all(run.evaluated for runs in groups.values() for run in runs)
+    panel.set_ylabel("return on held-out levels" if evaluated else "return")
     panel.set_ylim(-0.03, 1.03)
     panel.set_xlim(left=0)
+    tidy(panel)
+
+
+def tidy(panel: Axes) -> None:
+    """No frame, a light grid."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(color="#dddddd", linewidth=0.6)
 
 
-def _mean(curves: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of the curves over the steps that all of them cover."""
-    curves = list(curves)
+def summary(
+    curves: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Steps, and at each the mean, the lowest and the highest of the curves that cover it."""
     if not curves:
-        return np.zeros(0), np.zeros(0)
-    first, last = max(s[0] for s, _ in curves), min(s[-1] for s, _ in curves)
-    grid = np.unique(np.concatenate([s for s, _ in curves]))
-    grid = grid[(grid >= first) & (grid <= last)]
-    return grid, np.mean([np.interp(grid, s, r) for s, r in curves], axis=0)
+        return np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0)
+    grid = np.unique(np.concatenate([steps for steps, _ in curves]))
+    values = np.array([np.interp(grid, steps, returns) for steps, returns in curves])
+    for row, (steps, _) in zip(values, curves, strict=True):
+        # Runs of equal length begin and end some updates apart, so each end is good for one evaluation more.
+        gap = np.median(np.diff(steps)) if len(steps) > 1 else 0.0
+        row[(grid < steps[0] - gap) | (grid > steps[-1] + gap)] = np.nan
+    return grid, np.nanmean(values, axis=0), np.nanmin(values, axis=0), np.nanmax(values, axis=0)
