@@ -24,7 +24,7 @@ ROOMS = [
     {"collect", "board", "parallel"},
     {"settings", "checkpoint", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
-    {"report", "groups", "tables", "curves", "record", "bench"},
+    {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
     {"demo", "sweep"},
     {"cli"},
 ]

@@ -125,6 +125,16 @@ def test_report(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert table.read_text().startswith("task,method,preset,seed,steps,")
 
 
+def test_report_over_seeds(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, tables = tmp_path / "curve.png", tmp_path / "tables.md"
+    command = ["report", str(root), "--out", str(out), "--tables", str(tables), "--aggregate", str(tmp_path / "a.png")]
+    assert main(command) == 2
+    said = capsys.readouterr()
+    assert said.err == "bebold: no run has a curve on a task of the paper's table; leave out --aggregate\n"
+    assert f"{tables}: tables over seeds\n" in said.out and "Returns" not in said.out  # of one seed there is no mean
+    assert tables.read_text().startswith("# Results of 1 run\n\n## Returns\n")
+
+
 def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import imageio.v3 as imageio
 import numpy as np
 import pytest
 from rich.console import Console
 
-from bebold import groups, report, tables
+from bebold import aggregate, groups, report, tables
 from bebold.cli import main
 from bebold.config import EvaluationConfig, IntrinsicConfig, TrainConfig
+from bebold.errors import UsageError
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
 from bebold.runs import Run
@@ -174,6 +176,50 @@ def test_the_document_has_the_tables_that_have_rows(tmp_path: Path) -> None:
     assert headings[1] == ["# Results of 1 run", "## Returns"]
 
 
+def test_the_interquartile_mean_leaves_out_both_outer_quarters() -> None:
+    values = [np.array([[0.0, 0.4], [9.0, 0.4]]), np.array([[2.0, 0.4], [1.0, 0.4]])]
+    mean, low, high = aggregate.interquartile_mean(values)
+    np.testing.assert_allclose(mean, [1.5, 0.4])  # of 0, 1, 2, 9 the middle two
+    assert low[0] < 1.5 < high[0]
+    np.testing.assert_allclose([low[1], high[1]], 0.4)
+
+
+def test_the_bootstrap_draws_the_seeds_of_each_task() -> None:
+    """Two seeds with 0 and 1: the means 0, 1/2 and 1 have the chances 1/4, 1/2, 1/4; so the interval is [0, 1]."""
+    _, low, high = aggregate.interquartile_mean([np.array([[0.0], [1.0]])])
+    assert (low[0], high[0]) == (0, 1)
+    mean, low, high = aggregate.interquartile_mean([np.array([[0.0]]), np.array([[1.0]])])  # two tasks, one seed each
+    assert mean[0] == low[0] == high[0] == 0.5
+
+
+def test_curves_relative_to_the_paper(tmp_path: Path) -> None:
+    runs = {
+        "KCS4R3": [make_run(tmp_path, [0.0, 0.93, 0.93, 0.465]), make_run(tmp_path, [0.0, 0.93], seed=2)],
+        "MRN6": [make_run(tmp_path, [0.0, 0.64], task="MRN6")],
+    }
+    shares, (corridor, rooms) = aggregate.relative_curves(runs, {"KCS4R3": 4_000_000, "MRN6": 4_000_000})
+    np.testing.assert_allclose(shares[[0, -1]], [0.25, 1.0])
+    at = [int(np.argmin(abs(shares - share))) for share in (0.25, 0.5, 1.0)]
+    np.testing.assert_allclose(corridor[:, at], [[0, 1, 0.5], [0, 1, 1]], atol=0.02)
+    np.testing.assert_allclose(rooms[:, at], [[0, 1, 1]], atol=0.02)
+
+
+def test_only_methods_with_the_same_tasks_are_aggregated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    runs = [
+        make_run(tmp_path, [0.1, 0.9], task=task, method=method)
+        for method, of in {"bebold": ("MRN6", "KCS4R3"), "rnd": ("KCS4R3",), "none": ("KCS4R3", "MRN6")}.items()
+        for task in of
+    ]
+    runs.append(make_run(tmp_path, [0.5], task="MiniGrid-Empty-5x5-v0"))
+    chosen = aggregate.comparable(runs)
+    assert {name: list(of) for name, of in chosen.items()} == {"bebold": ["MRN6", "KCS4R3"], "none": ["MRN6", "KCS4R3"]}
+    aggregate.plot(runs, tmp_path / "aggregate.png")
+    assert "rnd was not run on the same tasks" in caplog.text and len(caplog.messages) == 1
+    assert imageio.imread(tmp_path / "aggregate.png").shape[1] == 1125
+    with pytest.raises(UsageError, match="no run has a curve on a task of the paper's table"):
+        aggregate.plot(runs[-1:], tmp_path / "none.png")
+
+
 def test_the_report_of_a_set_of_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,10 +228,11 @@ def test_the_report_of_a_set_of_runs(
     assert main(command) == 0
     assert "Returns" not in capsys.readouterr().out  # nothing to average
     make_run(tmp_path / "runs", [0.1, 0.9], judged(0.94), seed=2, intrinsic=IntrinsicConfig(alpha=1.0))
-    markdown = tmp_path / "tables.md"
+    markdown, picture = tmp_path / "tables.md", tmp_path / "aggregate.png"
     with caplog.at_level(logging.WARNING):
-        assert main([*command, "--tables", str(markdown)]) == 0
+        assert main([*command, "--tables", str(markdown), "--aggregate", str(picture)]) == 0
     out = capsys.readouterr().out
-    assert "0.920 ± 0.020" in out and f"{markdown}: tables over seeds" in out
+    assert "0.920 ± 0.020" in out and f"{markdown}: tables over seeds" in out and str(picture) in out
     assert "differ in intrinsic.alpha (0.5, 1.0)" in caplog.text
     assert "| KCS4R3 | bebold | 2 | 0.920 ± 0.020 | - | 0.93 |" in markdown.read_text()
+    assert imageio.imread(picture).shape[0] > 300

@@ -135,13 +135,15 @@ class Report:
     """Also write the table to this file, one line a run."""
     tables: Path | None = None
     """Also write tables over seeds to this Markdown file: returns, tasks solved, steps to solve, repaired levels."""
+    aggregate: Path | None = None
+    """Also draw the interquartile mean over all tasks and seeds, relative to the paper's returns."""
     record: Path | None = None
     """Also keep a compact record of each run in this folder; `bebold report` reads it like the run itself."""
 
     def run(self) -> int:
         from rich.console import Console
 
-        from bebold import curves, groups, record, report, tables
+        from bebold import aggregate, curves, groups, record, report, tables
 
         results = [report.read_result(folder) for folder in report.find_runs(self.runs)]
         grouped = groups.group(results)
@@ -159,6 +161,9 @@ class Report:
         if self.tables is not None:
             tables.write(results, self.tables)
             print(f"{self.tables}: tables over seeds")
+        if self.aggregate is not None:
+            aggregate.plot(results, self.aggregate)
+            print(f"{self.aggregate}: interquartile mean over tasks and seeds")
         if self.record is not None:
             for result in results:
                 record.record(result, self.record)
