@@ -22,6 +22,7 @@ import yaml
 from bebold.checkpoint import cannot_write
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
+from bebold.gridworld.tasks import has_repaired
 from bebold.interrupts import Interrupted, caught_signals
 from bebold.progress import Progress, clock
 from bebold.report import read_result
@@ -132,7 +133,7 @@ def sweep(
 
 
 def complete(config: TrainConfig, root: Path, levels: int) -> None:
-    """Train one run, or go on with it, to its end; then play `levels` of Farama's levels, sampled and greedy."""
+    """Train one run, or go on with it, to its end; then judge it on `levels` of Farama's levels."""
     from bebold.judge import judge
     from bebold.training import resume, train
 
@@ -143,10 +144,8 @@ def complete(config: TrainConfig, root: Path, levels: int) -> None:
             resume(folder, total_steps=config.total_steps if more else None, quiet=True)
         else:
             train(config, root=root, quiet=True)
-    result = read_result(folder)
-    for verdict, greedy in ((result.sampled, False), (result.greedy, True)):
-        if verdict.get("episodes", 0) < levels:
-            judge(folder, episodes=levels, greedy=greedy)
+    while missing := _missing_verdicts(folder, levels):
+        judge(folder, episodes=levels, **missing[0])
 
 
 def work() -> None:
@@ -180,8 +179,7 @@ class _Job:
         """Whether it is trained and judged."""
         if not _trained(self.config, self.folder):
             return False
-        result = read_result(self.folder)
-        return all(verdict.get("episodes", 0) >= self.levels for verdict in (result.sampled, result.greedy))
+        return not _missing_verdicts(self.folder, self.levels)
 
     @property
     def title(self) -> str:
@@ -321,6 +319,19 @@ def _trained(config: TrainConfig, folder: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return steps >= config.total_steps or (config.stop_when_solved and solved)
+
+
+def _missing_verdicts(folder: Path, levels: int) -> list[dict[str, bool]]:
+    """What is still to be judged, as options of `judge`: sampled and greedy actions, and both on the repaired levels.
+
+    The latter where there are any and the agent solves most of the others: one that fails would play to each time-out.
+    """
+    result = read_result(folder)
+    verdicts = [({"greedy": False}, result.sampled), ({"greedy": True}, result.greedy)]
+    if has_repaired(result.task) and result.sampled.get("solved", 0.0) > 0.5:
+        verdicts += [({"repaired": True, "greedy": False}, result.repaired)]
+        verdicts += [({"repaired": True, "greedy": True}, result.repaired_greedy)]
+    return [options for options, verdict in verdicts if verdict.get("episodes", 0) < levels]
 
 
 def _refuse_clashes(jobs: Sequence[_Job]) -> None:

@@ -231,6 +231,16 @@ def find_task(name: str | Task) -> Task:
     raise UnknownTask(f"Unknown task {name!r}: {hint}`bebold tasks` lists all of them.")
 
 
+def has_repaired(name: str | Task) -> bool:
+    """Whether the task is an ObstructedMaze with a repaired -v1 id beside its own."""
+    task = find_task(name)
+    return task.family == "obstructed_maze" and _repaired(task) not in (task, None)
+
+
+def _repaired(task: Task) -> Task | None:
+    return _BY_NAME.get(task.id[:-1] + "1")
+
+
 def repaired_task(name: str | Task) -> Task:
     """The -v1 id of an ObstructedMaze, in which no ball takes the place of a box that holds a key.
 
@@ -239,8 +249,8 @@ def repaired_task(name: str | Task) -> Task:
     UsageError : Farama has none for this task
     """
     task = find_task(name)
-    repaired = _BY_NAME.get(task.id[:-1] + "1")
-    if task.family == "obstructed_maze" and repaired not in (task, None):
+    repaired = _repaired(task)
+    if has_repaired(task) and repaired is not None:
         return repaired
     if not dict(task.parameters).get("blocked"):
         why = "no ball blocks a door there"
