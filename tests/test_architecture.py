@@ -25,7 +25,8 @@ ROOMS = [
     {"settings", "checkpoint", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
     {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
-    {"demo", "sweep"},
+    {"demo", "sweep", "pretrained"},
+    {"reproduce"},
     {"cli"},
 ]
 """Each room may use itself and those before it."""

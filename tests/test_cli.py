@@ -157,7 +157,7 @@ def settings_of(config: Any, prefix: str = "") -> list[str]:
 def test_help_reads_like_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
-    assert set(COMMANDS) == set("train resume eval watch report sweep bench tasks demo".split())  # noqa: SIM905
+    assert set(COMMANDS) == set("train resume eval watch report sweep reproduce bench tasks demo".split())  # noqa: SIM905
     assert all(f"• {command} " in overview for command in COMMANDS)
     assert main(["train", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -63,7 +63,9 @@ class Eval:
     """Play a trained agent on fresh levels of Farama's own environment; the run folder keeps the result."""
 
     source: Source
-    """A run folder, or a .safetensors file of weights."""
+    """A run folder, or a .safetensors file of weights; with --pretrained a task."""
+    pretrained: bool = False
+    """Play the agent for this task that comes with the package."""
     episodes: int = 512
     """Levels, one episode each."""
     greedy: bool = False
@@ -78,7 +80,9 @@ class Eval:
 
         if self.episodes < 1:
             raise UsageError(f"--episodes is {self.episodes}; it must be at least 1")
-        verdict = judge(self.source, episodes=self.episodes, greedy=self.greedy, repaired=self.repaired)
+        verdict = judge(
+            _weights(self.source, self.pretrained), episodes=self.episodes, greedy=self.greedy, repaired=self.repaired
+        )
         print(json.dumps(verdict.as_dict()) if self.json else verdict)
         return 0
 
@@ -88,9 +92,11 @@ class Watch:
     """See a trained agent play, as a GIF or MP4 file or live in the terminal."""
 
     source: Source
-    """A run folder, or a .safetensors file of weights."""
+    """A run folder, or a .safetensors file of weights; with --pretrained a task."""
+    pretrained: bool = False
+    """Watch the agent for this task that comes with the package."""
     out: Path | None = None
-    """A file ending in .gif or .mp4; agent.gif in the run folder by default."""
+    """A file ending in .gif or .mp4; by default agent.gif in the run folder, or TASK.gif here if pretrained."""
     terminal: bool = False
     """Play in the terminal and write no file."""
     episodes: int = 3
@@ -109,9 +115,9 @@ class Watch:
         if self.episodes < 1 or self.level < 0 or not self.fps > 0:
             raise UsageError("--episodes and --fps must be positive, and --level at least 0")
         folder = self.source if self.source.is_dir() else self.source.parent
-        out = self.out or folder / "agent.gif"
+        out = self.out or (Path(f"{self.source}.gif") if self.pretrained else folder / "agent.gif")
         check_video(out)
-        policy, config = load_policy(self.source)
+        policy, config = load_policy(_weights(self.source, self.pretrained))
         seeds = range(TEST_SEED + self.level, TEST_SEED + self.level + self.episodes)
         if self.terminal:
             for seed in seeds:
@@ -193,8 +199,7 @@ class Sweep:
         from bebold.interrupts import Interrupted
         from bebold.sweep import read_sweep, sweep
 
-        if self.at_once < 0:
-            raise UsageError(f"--at-once is {self.at_once}; it must be at least 1, or 0 for one per core")
+        _check_at_once(self.at_once)
         if self.levels < 1:
             raise UsageError(f"--levels is {self.levels}; it must be at least 1")
         try:
@@ -204,6 +209,41 @@ class Sweep:
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
         print(f"{self.root}: {len(folders)} runs are done; `bebold report {self.root}` draws them")
+        return 0
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train and judge all runs of one of the paper's experiments, and write its tables and figures.
+
+    Runs that are there already are gone on with; Ctrl-C saves and stops, and the same command goes on.
+    """
+
+    experiment: Annotated[str, tyro.conf.Positional]
+    """table2 (the twelve hardest tasks) or sensitivity (entropy and β on KCS4R3)."""
+    root: Path = Path("runs")
+    """Where run folders are made."""
+    out: Path = Path("reproduction")
+    """Tables, figures and compact records go to a folder in it, named after the experiment."""
+    at_once: int = 0
+    """Runs side by side; 0: one per core."""
+    smoke: bool = False
+    """A few runs of seconds, to see that all of it works."""
+    quiet: bool = False
+    """Plain lines in place of the table, for logs."""
+
+    def run(self) -> int:
+        from bebold.interrupts import Interrupted
+        from bebold.reproduce import reproduce
+
+        _check_at_once(self.at_once)
+        try:
+            folder = reproduce(
+                self.experiment, self.root, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet
+            )
+        except Interrupted as error:
+            return _complain(error, 128 + error.signum)
+        print(f"{folder}: tables.md, summary.csv, curves.png, aggregate.png and the records of all runs")
         return 0
 
 
@@ -253,7 +293,8 @@ class Demo:
 
 
 COMMANDS: dict[str, Callable[..., object]] = {
-    command.__name__.lower(): command for command in (Train, Resume, Eval, Watch, Report, Sweep, Bench, Tasks, Demo)
+    command.__name__.lower(): command
+    for command in (Train, Resume, Eval, Watch, Report, Sweep, Reproduce, Bench, Tasks, Demo)
 }
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """What a full disk says where nobody expected to write, as when compiled kernels are kept."""
@@ -303,6 +344,18 @@ def _training(work: Callable[[], Path]) -> int:
         return _complain(error, 128 + error.signum)
     print(f"{folder}: trained; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
     return 0
+
+
+def _weights(source: Path, pretrained: bool) -> Path:
+    """What a person named, as a run folder or a file."""
+    from bebold.pretrained import find_pretrained
+
+    return find_pretrained(str(source)) if pretrained else source
+
+
+def _check_at_once(at_once: int) -> None:
+    if at_once < 0:
+        raise UsageError(f"--at-once is {at_once}; it must be at least 1, or 0 for one per core")
 
 
 def _out_of_memory(error: Exception) -> bool:

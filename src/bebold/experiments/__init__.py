@@ -1,1 +1,7 @@
 """The paper's experiments as data: settings beside the published numbers."""
+
+from bebold.experiments.sensitivity import SENSITIVITY
+from bebold.experiments.table2 import TABLE2
+
+EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, SENSITIVITY)}
+"""What `bebold reproduce` knows."""

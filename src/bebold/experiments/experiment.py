@@ -1,0 +1,25 @@
+"""What an experiment is: runs, as settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bebold.config import EvaluationConfig, TrainConfig
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper."""
+
+    name: str
+    title: str
+    runs: Sequence[TrainConfig]
+    smoke: Sequence[TrainConfig]
+    """A few of them, cut to seconds: the same path, no result."""
+
+
+def cut_short(config: TrainConfig) -> TrainConfig:
+    """The same run with three evaluations within ten updates."""
+    steps = 10 * config.num_envs * config.unroll
+    return replace(config, total_steps=steps, evaluation=EvaluationConfig(interval=steps // 3, episodes=8))

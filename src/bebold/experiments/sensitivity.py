@@ -1,0 +1,43 @@
+"""The paper's sweep over the entropy coefficient and β on KeyCorridorS4R3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
+from bebold.experiments.experiment import Experiment, cut_short
+
+ENTROPIES = (1e-4, 5e-4, 1e-3)
+"""The paper's."""
+BETAS = (0.01, 0.05, 0.1, 0.3)
+"""The paper's three, and our default: our novelty is smaller than the paper's, so the same β weighs less."""
+SEEDS = (1, 2)
+STEPS = 10_000_000
+
+
+def label(entropy: float, beta: float) -> str:
+    """What one cell's runs are called."""
+    return f"bebold-ent{entropy:g}-beta{beta:g}"
+
+
+_RUNS = tuple(
+    TrainConfig(
+        task="KCS4R3",
+        label=label(entropy, beta),
+        seed=seed,
+        total_steps=STEPS,
+        workers=1,
+        ppo=PPOConfig(entropy=entropy),
+        intrinsic=IntrinsicConfig(coefficient=beta),
+    )
+    for entropy in ENTROPIES
+    for beta in BETAS
+    for seed in SEEDS
+)
+
+SENSITIVITY = Experiment(
+    "sensitivity",
+    "Entropy and bonus coefficients on KeyCorridorS4R3",
+    _RUNS,
+    tuple(cut_short(replace(run, num_envs=64)) for run in _RUNS if run.seed == 1)[::4],
+)

@@ -1,0 +1,60 @@
+"""Trained agents that come with the package, one a task, to be watched and judged without any training.
+
+python -m bebold.pretrained runs    # packs the best agent of each task among these runs
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from bebold.checkpoint import load_weights, save_weights
+from bebold.errors import UsageError
+from bebold.gridworld.tasks import find_task
+from bebold.report import find_runs, read_result
+
+FOLDER = Path(__file__).resolve().parent / "agents"
+ENDING = ".safetensors"
+
+
+def find_pretrained(task: str) -> Path:
+    """The weights of the agent for this task.
+
+    Raises
+    ------
+    UnknownTask : there is no such task
+    UsageError : no agent for it comes with the package
+    """
+    found = find_task(task)
+    path = FOLDER / f"{found.short or found.id}{ENDING}"
+    if not path.exists():
+        known = ", ".join(sorted(path.name.removesuffix(ENDING) for path in FOLDER.glob(f"*{ENDING}")))
+        raise UsageError(f"no trained agent for {task} comes with this package, only for {known or 'no task'}")
+    return path
+
+
+def pack(runs: Sequence[Path]) -> list[Path]:
+    """Put the agent with the best return of each task into the package, in half precision.
+
+    Raises
+    ------
+    UsageError : a path holds no run
+    RunError : weights cannot be read, or written
+    """
+    judged = [result for result in map(read_result, find_runs(runs)) if result.sampled]
+    best = {r.task: r for r in sorted(judged, key=lambda r: r.last_return)}
+    paths = []
+    for task, result in best.items():
+        weights, about = load_weights(result.folder / "weights.safetensors")
+        half = {name: x.to(torch.float16) if x.is_floating_point() else x for name, x in weights.items()}
+        paths.append(FOLDER / f"{task}{ENDING}")
+        save_weights(paths[-1], half, about)
+    return paths
+
+
+if __name__ == "__main__":
+    for path in pack([Path(name) for name in sys.argv[1:]]):
+        print(f"{path}: {path.stat().st_size / 1000:.0f} KB")

@@ -1,0 +1,60 @@
+"""From an experiment's name to its runs, tables and figures."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from bebold import aggregate, curves, record, report, tables
+from bebold.errors import UsageError
+from bebold.experiments import EXPERIMENTS
+from bebold.experiments.experiment import Experiment
+from bebold.sweep import LEVELS, sweep
+
+SMOKE_LEVELS = 8
+"""On which the runs of a smoke test are judged."""
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of this name.
+
+    Raises
+    ------
+    UsageError : there is none
+    """
+    if name not in EXPERIMENTS:
+        close = difflib.get_close_matches(name, EXPERIMENTS) or list(EXPERIMENTS)
+        raise UsageError(f"there is no experiment '{name}'; did you mean {' or '.join(close)}?")
+    return EXPERIMENTS[name]
+
+
+def reproduce(name: str, root: Path, out: Path, *, at_once: int = 0, smoke: bool = False, quiet: bool = False) -> Path:
+    """Train and judge all runs of an experiment, and write its tables and figures; returns the folder of these.
+
+    Runs that are in `root` already are gone on with, or left alone if they are done.
+
+    Parameters
+    ----------
+    root : of the run folders; a smoke test has its own below it
+    out : tables, figures and compact records go to `out/<name>`
+    smoke : a few runs of seconds, to see that all of it works
+
+    Raises
+    ------
+    UsageError : there is no such experiment
+    RunError : runs failed, or a file cannot be written
+    Interrupted : SIGINT or SIGTERM came; every run has saved
+    """
+    experiment = find_experiment(name)
+    folder = out / (f"{name}-smoke" if smoke else name)
+    runs = experiment.smoke if smoke else experiment.runs
+    root = root / "smoke" if smoke else root
+    folders = sweep(runs, root, at_once=at_once, levels=SMOKE_LEVELS if smoke else LEVELS, quiet=quiet)
+    results = [report.read_result(run) for run in folders]
+    tables.write(results, folder / "tables.md")
+    report.write_csv(results, folder / "summary.csv")
+    curves.plot(results, folder / "curves.png")
+    aggregate.plot(results, folder / "aggregate.png")
+    for result in results:
+        record.record(result, folder / "runs")
+    return folder

@@ -1,0 +1,98 @@
+"""The paper's experiments: what they ask for, and that one command leads from there to tables and figures."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import imageio.v3 as imageio
+import pytest
+
+from bebold import reproduce as module
+from bebold.cli import main
+from bebold.config import EvaluationConfig, NetworkConfig, TrainConfig
+from bebold.errors import UsageError
+from bebold.experiments import EXPERIMENTS, published
+from bebold.experiments.experiment import Experiment, cut_short
+from bebold.report import find_runs
+from bebold.reproduce import find_experiment
+from bebold.runs import run_folder
+from bebold.settings import validate
+
+TINY = TrainConfig(
+    task="KCS3R3",
+    total_steps=1200,
+    num_envs=16,
+    unroll=16,
+    network=NetworkConfig(hidden=16, memory=16),
+    evaluation=EvaluationConfig(interval=400, episodes=4),
+)
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_run_is_possible_and_has_a_folder_of_its_own(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    assert experiment.name == name
+    for runs in (experiment.runs, experiment.smoke):
+        for config in runs:
+            validate(replace(config, workers=1))
+        assert len({run_folder(config, Path()) for config in runs}) == len(runs)
+    assert len(experiment.smoke) <= 6
+    assert all(config.total_steps <= 200_000 for config in experiment.smoke)
+
+
+def test_table2_has_the_papers_tasks_and_seeds_that_nothing_was_tuned_on() -> None:
+    runs = EXPERIMENTS["table2"].runs
+    seeds = Counter((run.name, run.task) for run in runs)
+    assert {task for _, task in seeds} == set(published.TASKS)
+    assert {name: seeds[name, "OMFull"] for name, _ in seeds} == {"bebold": 4, "bebold-published": 2, "episodic": 2}
+    assert max(run.seed for run in runs) < 101
+    published_rows = [run for run in runs if run.name == "bebold-published"]
+    assert {(run.intrinsic.alpha, run.ppo.extrinsic_scale) for run in published_rows} == {(1.0, 1.0)}
+    limits = {"MR": 5e6, "KC": 10e6, "OM": 30e6}  # a quarter of what the paper needed
+    assert all(run.total_steps <= limits[run.task[:2]] for run in runs)
+
+
+def test_the_sensitivity_grid_holds_the_papers() -> None:
+    cells = {(run.ppo.entropy, run.intrinsic.coefficient) for run in EXPERIMENTS["sensitivity"].runs}
+    assert cells >= {(entropy, beta) for entropy in (1e-4, 5e-4, 1e-3) for beta in (0.01, 0.05, 0.1)}
+
+
+def test_runs_are_cut_short() -> None:
+    short = cut_short(replace(TINY, total_steps=10**9))
+    assert short.total_steps == 10 * 16 * 16
+    assert short.total_steps // short.evaluation.interval == 3
+
+
+def test_one_command_leads_to_tables_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = Experiment("tiny", "For this test", (), (TINY, replace(TINY, label="other", seed=2)))
+    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny)
+    command = ["reproduce", "tiny", "--smoke", "--quiet", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    folder = tmp_path / "out" / "tiny-smoke"
+    assert str(folder) in capsys.readouterr().out
+    text = (folder / "tables.md").read_text()
+    assert "## Returns" in text and "| KCS3R3 | other | 1 |" in text
+    with (folder / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["method"], row["seed"], row["episodes"]) for row in rows] == [
+        ("bebold", "1", "8"),
+        ("other", "2", "8"),
+    ]
+    for name in ("curves.png", "aggregate.png"):
+        assert imageio.imread(folder / name).std() > 1
+    assert find_runs([folder]) == [folder / "runs/KCS3R3/bebold/1", folder / "runs/KCS3R3/other/2"]
+
+    monkeypatch.setattr(module, "sweep", lambda *_, **__: find_runs([tmp_path / "smoke"]))
+    assert main(command) == 0  # what is there is written over
+
+
+def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "tabel2"]) == 2
+    assert "there is no experiment 'tabel2'; did you mean table2?" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="did you mean"):
+        find_experiment("")
