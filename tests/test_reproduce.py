@@ -60,6 +60,13 @@ def test_the_sensitivity_grid_holds_the_papers() -> None:
     assert cells >= {(entropy, beta) for entropy in (1e-4, 5e-4, 1e-3) for beta in (0.01, 0.05, 0.1)}
 
 
+def test_every_panel_of_a_grid_has_runs() -> None:
+    experiment = EXPERIMENTS["sensitivity"]
+    shown = [name for row in experiment.grid for name, _ in row]
+    assert sorted(shown) == sorted({run.name for run in experiment.runs})
+    assert dict(experiment.grid[0])["bebold-ent0.0001-beta0.01"] == "entropy 0.0001, β 0.01"
+
+
 def test_runs_are_cut_short() -> None:
     short = cut_short(replace(TINY, total_steps=10**9))
     assert short.total_steps == 10 * 16 * 16
@@ -69,7 +76,8 @@ def test_runs_are_cut_short() -> None:
 def test_one_command_leads_to_tables_and_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiny = Experiment("tiny", "For this test", (), (TINY, replace(TINY, label="other", seed=2)))
+    grid = ((("bebold", "left"), ("other", "right")), (("bebold", "below"), ("missing", "empty")))
+    tiny = Experiment("tiny", "For this test", (), (TINY, replace(TINY, label="other", seed=2)), grid)
     monkeypatch.setitem(EXPERIMENTS, "tiny", tiny)
     command = ["reproduce", "tiny", "--smoke", "--quiet", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(command) == 0
@@ -83,7 +91,7 @@ def test_one_command_leads_to_tables_and_figures(
         ("bebold", "1", "8"),
         ("other", "2", "8"),
     ]
-    for name in ("curves.png", "aggregate.png"):
+    for name in ("curves.png", "aggregate.png", "grid.png"):
         assert imageio.imread(folder / name).std() > 1
     assert find_runs([folder]) == [folder / "runs/KCS3R3/bebold/1", folder / "runs/KCS3R3/other/2"]
 

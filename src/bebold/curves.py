@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import textwrap
 import zlib
@@ -67,6 +68,27 @@ def plot(results: Sequence[Result], path: Path) -> None:
     caption += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     # One key for all panels, below them: inside it would hide curves.
     add_key(figure, panels, "; ".join(caption))
+    save(figure, path)
+
+
+def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]]], path: Path) -> None:
+    """One PNG of panels in rows, each with the runs of one name under a title of its own.
+
+    Raises
+    ------
+    RunError : `path` cannot be written
+    """
+    rows, columns = len(grid), max(map(len, grid))
+    figure = new_figure(1.2 + 2.8 * columns, 0.9 + 2.4 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    groups = group(results)
+    for panel, (name, title) in zip(panels.flat, itertools.chain(*grid), strict=True):
+        for (task, of), runs in groups.items():
+            if of == name:
+                _panel(panel, task, {"mean over seeds": runs}, {"mean over seeds": {"color": COLOURS["bebold"]}})
+        panel.set_title(title, fontsize="medium")
+        panel.label_outer()
+    add_key(figure, list(panels.flat), "")
     save(figure, path)
 
 

@@ -55,6 +55,8 @@ def reproduce(name: str, root: Path, out: Path, *, at_once: int = 0, smoke: bool
     report.write_csv(results, folder / "summary.csv")
     curves.plot(results, folder / "curves.png")
     aggregate.plot(results, folder / "aggregate.png")
+    if experiment.grid:
+        curves.plot_grid(results, experiment.grid, folder / "grid.png")
     for result in results:
         record.record(result, folder / "runs")
     return folder

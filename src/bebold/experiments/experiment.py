@@ -17,6 +17,8 @@ class Experiment:
     runs: Sequence[TrainConfig]
     smoke: Sequence[TrainConfig]
     """A few of them, cut to seconds: the same path, no result."""
+    grid: Sequence[Sequence[tuple[str, str]]] = ()
+    """Where settings are varied along two axes: rows of panels, each a label and its title."""
 
 
 def cut_short(config: TrainConfig) -> TrainConfig:

@@ -40,4 +40,7 @@ SENSITIVITY = Experiment(
     "Entropy and bonus coefficients on KeyCorridorS4R3",
     _RUNS,
     tuple(cut_short(replace(run, num_envs=64)) for run in _RUNS if run.seed == 1)[::4],
+    grid=tuple(
+        tuple((label(entropy, beta), f"entropy {entropy:g}, β {beta:g}") for beta in BETAS) for entropy in ENTROPIES
+    ),
 )
