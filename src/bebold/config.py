@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Key = Literal["observation", "full_state", "position", "discretised"]
+Key = Literal["observation", "full_state", "position", "pose", "discretised"]
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,16 @@ class PPOConfig:
 class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
-    encoding: Literal["onehot", "codes", "raw"] = "onehot"
-    """The view as one-hot vectors (measured: decides ObstructedMaze) or codes / 10; `raw` for vector observations."""
+    encoding: Literal["onehot", "shapes", "codes", "raw"] = "onehot"
+    """The view as one-hot vectors (measured: decides ObstructedMaze), these without colours, or codes / 10; `raw` for
+    vector observations."""
     hidden: int = 128
     """Width of the hidden layers."""
     outputs: int = 64
     """Width of φ and φ'."""
-    target_layers: int = 2
-    """Hidden layers of the target φ."""
-    predictor_layers: int = 3
+    target_layers: int = 0
+    """Hidden layers of the target φ (measured: a linear one tells new things from new arrangements of known ones)."""
+    predictor_layers: int = 1
     """Hidden layers of the predictor φ'; one more than the target (Burda et al. 2018)."""
     normalise_target: bool = True
     """Give φ unit norm and start φ' at zero, so that an unseen input has error 1 whatever it shows (measured)."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bebold.errors import UsageError
+from bebold.gridworld.tasks import make_farama
 from bebold.methods.keys import KEYS, make_key
 
 RNG = np.random.default_rng(0)
@@ -46,6 +47,23 @@ def test_position_key_counts_cells_whatever_the_dtype():
     keys = make_key("position")({}, {"agent_pos": xy})
     assert len(np.unique(keys)) == 625
     assert (keys == make_key("position")({}, {"agent_pos": xy.astype(np.int32)})).all()
+
+
+def test_pose_key_is_what_faramas_environment_says_of_its_agent():
+    env = make_farama("MiniGrid-ObstructedMaze-1Dlhb-v0").unwrapped
+    key, poses, keys = make_key("pose"), [], []
+    actions = np.random.default_rng(1).choice(6, p=[0.2, 0.2, 0.25, 0.15, 0.1, 0.1], size=3000)
+    obs, _ = env.reset(seed=0)
+    for action in actions:
+        seen = {"image": obs["image"][None], "direction": np.array([obs["direction"]])}
+        keys.append(int(key(seen, {"agent_pos": np.array([env.agent_pos])})[0]))
+        held = env.carrying and (env.carrying.type, env.carrying.color)
+        poses.append((*map(int, env.agent_pos), int(env.agent_dir), held))
+        obs, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            obs, _ = env.reset()
+    assert len({pose[3] for pose in poses}) >= 3  # nothing, a ball, a box or the key
+    assert len(set(poses)) == len(set(keys)) == len(set(zip(poses, keys, strict=True)))
 
 
 def test_discretised_key_is_the_cell_of_a_grid_through_zero():

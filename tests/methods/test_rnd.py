@@ -11,7 +11,7 @@ from bebold.errors import UsageError
 from bebold.methods.rnd import RNDNovelty
 
 SHAPE = (7, 7, 3)
-ENCODINGS = ["onehot", "codes", "raw"]
+ENCODINGS = ["onehot", "shapes", "codes", "raw"]
 
 
 def make(**settings):
@@ -28,6 +28,7 @@ def plain_error(rnd, obs, encoding):
     """‖φ(o) - φ'(o)‖₂ of every observation `[N, ...]`, with dense products, none of them shared."""
     encode = {
         "onehot": OneHot(),
+        "shapes": lambda x: OneHot()(x * torch.tensor([1, 0, 1], dtype=torch.uint8)),
         "codes": lambda x: x.flatten(1) / 10,
         "raw": lambda x: x.flatten(1),
     }[encoding]
@@ -106,6 +107,17 @@ def test_error_falls_where_it_has_been_and_stays_at_one_elsewhere(rollout_of, vi
     assert rnd.measure(known).max() < 0.4
 
 
+def test_shapes_have_no_colour(rollout_of, views_of):
+    rnd = make(encoding="shapes")
+    rnd.update(rollout_of(image=views_of(0)))
+    other_colours, other_objects = views_of(1).clone(), views_of(1).clone()
+    other_colours[..., 1] = (other_colours[..., 1] + 1) % 6
+    other_objects[..., 0] = (other_objects[..., 0] + 1) % 11
+    before = rnd.measure(rollout_of(image=views_of(1)))
+    assert torch.equal(rnd.measure(rollout_of(image=other_colours)), before)
+    assert not torch.isclose(rnd.measure(rollout_of(image=other_objects)), before).any()
+
+
 def test_at_zero_error_the_gradient_is_finite(rollout_of, views_of):
     rnd = make(normalise_target=False)
     for layer in (rnd.target[-1], rnd.predictor[-1]):
@@ -143,5 +155,5 @@ def test_the_target_never_learns(rollout_of, views_of):
 
 
 def test_an_unknown_encoding_is_refused():
-    with pytest.raises(UsageError, match="choose one of onehot, codes, raw"):
+    with pytest.raises(UsageError, match="choose one of onehot, shapes, codes, raw"):
         make(encoding="pixels")

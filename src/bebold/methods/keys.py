@@ -36,6 +36,17 @@ def position(obs: Arrays, info: Arrays) -> np.ndarray:
     return hash_rows(_get(info, "agent_pos", "position").astype(np.int64))
 
 
+def pose(obs: Arrays, info: Arrays) -> np.ndarray:
+    """The agent itself: `info["agent_pos"] [B, 2]`, `obs["direction"] [B]`, and what it carries, wherever things lie.
+
+    In a MiniGrid view the agent stands in the middle of the last row, and its cell shows what it carries.
+    """
+    held = _get(obs, "image", "pose")[:, 3, 6]
+    facing = _get(obs, "direction", "pose")[:, None]
+    rows = np.concatenate([_get(info, "agent_pos", "pose"), facing, held], axis=1)
+    return hash_rows(rows.astype(np.int64))
+
+
 def discretised(obs: Arrays, info: Arrays, bin: float = 0.1) -> np.ndarray:
     """The cell of a continuous observation in a grid: ⌊vector / bin⌋ of `obs["vector"] [B, D]`."""
     vector = _numbers(_get(obs, "vector", "discretised"))
@@ -46,6 +57,7 @@ KEYS: dict[str, Callable[..., np.ndarray]] = {
     "observation": observation,
     "full_state": full_state,
     "position": position,
+    "pose": pose,
     "discretised": discretised,
 }
 """The choices of `IntrinsicConfig.key`."""

@@ -107,6 +107,9 @@ class RNDNovelty(Novelty):
         if self._prepared is not None and self._prepared[0]() is rollout:
             return self._prepared[1]
         every = rollout.obs[self.source].flatten(0, 1)
+        if self.config.encoding == "shapes":
+            every = every.clone()
+            every[..., 1] = 0  # of (object, colour, state)
         first, inverse = distinct(every)
         obs = every[first]
         prepared = _Prepared(inverse.view(rollout.starts.shape), obs, self._target(obs))
@@ -143,7 +146,7 @@ class _Scaled(nn.Module):
         return obs.flatten(1).float() * self.factor
 
 
-SOURCES = {"onehot": "image", "codes": "image", "raw": "vector"}
+SOURCES = {"onehot": "image", "shapes": "image", "codes": "image", "raw": "vector"}
 """Which observation each `RNDConfig.encoding` reads."""
 
 
@@ -153,7 +156,7 @@ def _network(config: RNDConfig, shape: tuple[int, ...], layers: int, generator: 
     widths = [size, *[config.hidden] * layers, config.outputs]
     linears: list[nn.Linear | OneHotLinear] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
     parts: list[nn.Module] = []
-    if config.encoding == "onehot":
+    if config.encoding in ("onehot", "shapes"):
         linears[0] = OneHotLinear(size // 3, widths[1])
     else:
         parts.append(_Scaled(0.1 if config.encoding == "codes" else 1.0))
