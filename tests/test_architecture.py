@@ -25,7 +25,7 @@ ROOMS = [
     {"settings", "checkpoint", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
     {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
-    {"demo", "sweep", "pretrained"},
+    {"demo", "plan", "sweep", "pretrained"},
     {"reproduce"},
     {"cli"},
 ]

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from bebold import curves, record, report
+from bebold.cli import main
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments import published
@@ -232,7 +233,7 @@ def test_a_record_says_what_the_run_says(tmp_path: Path) -> None:
     for number, ending in enumerate(("", "-greedy", "-v1", "-v1-greedy")):
         (folder / f"evaluation{ending}.json").write_text(json.dumps(verdict | {"solved": number / 8}))
     run = report.read_result(folder)
-    kept = record.record(run, tmp_path / "results")
+    (kept,) = record.record([run], tmp_path / "results")
     assert kept == tmp_path / "results/KCS4R3/bebold/1"
     again = report.read_result(kept)
     assert np.array_equal(again.curve_steps, run.curve_steps)
@@ -247,15 +248,40 @@ def test_a_record_says_what_the_run_says(tmp_path: Path) -> None:
 
 def test_the_record_of_a_long_run_without_evaluations_is_small(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "runs", [k / 1000 for k in range(1000)], evaluated=False)
-    kept = record.record(report.read_result(folder), tmp_path / "results")
+    run = report.read_result(folder)
+    (kept,) = record.record([run], tmp_path / "results")
+    again = report.read_result(kept)
+    assert again.last_return == pytest.approx(run.last_return, rel=1e-4)
+    assert again.last_return == pytest.approx(np.mean([k / 1000 for k in range(950, 1000)]), rel=1e-4)
+    assert again.steps == run.steps
     lines = (kept / "metrics.jsonl").read_text().splitlines()
-    assert 32 <= len(lines) <= 34
+    assert 32 <= len(lines) <= 36
     assert json.loads(lines[-1])["steps"] == 1_000_000_001
+
+
+def test_two_runs_with_one_record_are_refused(tmp_path: Path) -> None:
+    runs = [report.read_result(make_run(tmp_path / name, [0.1, 0.2])) for name in ("a", "b")]
+    with pytest.raises(UsageError, match=r"a/KCS4R3/bebold/1 and .*b/KCS4R3/bebold/1 have one record"):
+        record.record(runs, tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("line", ["label: ../../escaped", "label: '[/x]'", "method: /tmp/elsewhere"])
+def test_a_strangers_run_cannot_name_a_folder(tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_run(tmp_path / "theirs", [0.1, 0.2])
+    text = (folder / "config.yaml").read_text()
+    name = line.split(":")[0]
+    lines = [f"  {line}" if row.startswith(f"  {name}:") else row for row in text.splitlines()]
+    (folder / "config.yaml").write_text("\n".join(lines))
+    out = tmp_path / "in" / "results"
+    assert main(["report", str(folder), "--record", str(out), "--out", str(tmp_path / "x.png")]) == 2
+    assert f"{name} is '" in capsys.readouterr().err
+    assert not (tmp_path / "in").exists()
 
 
 def test_a_record_does_not_take_the_place_of_its_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "runs", [0.1, 0.2])
     before = (folder / "metrics.jsonl").read_bytes()
     with pytest.raises(UsageError, match="is the run itself"):
-        record.record(report.read_result(folder), tmp_path / "runs" / ".." / "runs")
+        record.record([report.read_result(folder)], tmp_path / "runs" / ".." / "runs")
     assert (folder / "metrics.jsonl").read_bytes() == before

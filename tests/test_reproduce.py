@@ -79,24 +79,40 @@ def test_one_command_leads_to_tables_and_figures(
     grid = ((("bebold", "left"), ("other", "right")), (("bebold", "below"), ("missing", "empty")))
     tiny = Experiment("tiny", "For this test", (), (TINY, replace(TINY, label="other", seed=2)), grid)
     monkeypatch.setitem(EXPERIMENTS, "tiny", tiny)
-    command = ["reproduce", "tiny", "--smoke", "--quiet", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
+    command = ["reproduce", "tiny", "--smoke", "--quiet", "--out", str(tmp_path)]
     assert main(command) == 0
-    folder = tmp_path / "out" / "tiny-smoke"
+    folder = tmp_path / "tiny-smoke"
     assert str(folder) in capsys.readouterr().out
     text = (folder / "tables.md").read_text()
-    assert "## Returns" in text and "| KCS3R3 | other | 1 |" in text
+    assert text.startswith("# For this test") and "| KCS3R3 | other | 1 |" in text
     with (folder / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["method"], row["seed"], row["episodes"]) for row in rows] == [
-        ("bebold", "1", "8"),
-        ("other", "2", "8"),
-    ]
+    judged = [(row["method"], row["seed"], row["episodes"]) for row in rows]
+    assert judged == [("bebold", "1", "8"), ("other", "2", "8")]
     for name in ("curves.png", "aggregate.png", "grid.png"):
         assert imageio.imread(folder / name).std() > 1
-    assert find_runs([folder]) == [folder / "runs/KCS3R3/bebold/1", folder / "runs/KCS3R3/other/2"]
+    assert find_runs([folder / "records"]) == [folder / "records/KCS3R3/bebold/1", folder / "records/KCS3R3/other/2"]
 
-    monkeypatch.setattr(module, "sweep", lambda *_, **__: find_runs([tmp_path / "smoke"]))
-    assert main(command) == 0  # what is there is written over
+    real = Experiment("tiny", "For this test", tiny.smoke, (), grid)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", real)
+    monkeypatch.setattr(module, "sweep", lambda *_, **__: find_runs([folder / "runs"]))
+    assert main([word for word in command if word != "--smoke"]) == 0
+    assert (tmp_path / "tiny" / "tables.md").exists()
+
+
+def test_a_rehearsal_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "table2-smoke" / "runs" / "MRN6"
+    old.mkdir(parents=True)
+    real = tmp_path / "table2" / "runs" / "MRN6"
+    real.mkdir(parents=True)
+
+    def note(*_: object, **__: object) -> list[Path]:
+        assert not old.exists() and real.exists()
+        raise UsageError("seen")
+
+    monkeypatch.setattr(module, "sweep", note)
+    with pytest.raises(UsageError, match="seen"):
+        module.reproduce("table2", tmp_path, smoke=True)
 
 
 def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

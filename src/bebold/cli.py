@@ -115,9 +115,10 @@ class Watch:
         if self.episodes < 1 or self.level < 0 or not self.fps > 0:
             raise UsageError("--episodes and --fps must be positive, and --level at least 0")
         folder = self.source if self.source.is_dir() else self.source.parent
-        out = self.out or (Path(f"{self.source}.gif") if self.pretrained else folder / "agent.gif")
+        weights = _weights(self.source, self.pretrained)
+        out = self.out or (Path(f"{weights.stem}.gif") if self.pretrained else folder / "agent.gif")
         check_video(out)
-        policy, config = load_policy(_weights(self.source, self.pretrained))
+        policy, config = load_policy(weights)
         seeds = range(TEST_SEED + self.level, TEST_SEED + self.level + self.episodes)
         if self.terminal:
             for seed in seeds:
@@ -171,8 +172,7 @@ class Report:
             aggregate.plot(results, self.aggregate)
             print(f"{self.aggregate}: interquartile mean over tasks and seeds")
         if self.record is not None:
-            for result in results:
-                record.record(result, self.record)
+            record.record(results, self.record)
             print(f"{self.record}: compact records of {len(results)} runs")
         return 0
 
@@ -197,7 +197,8 @@ class Sweep:
 
     def run(self) -> int:
         from bebold.interrupts import Interrupted
-        from bebold.sweep import read_sweep, sweep
+        from bebold.plan import read_sweep
+        from bebold.sweep import sweep
 
         _check_at_once(self.at_once)
         if self.levels < 1:
@@ -216,15 +217,14 @@ class Sweep:
 class Reproduce:
     """Train and judge all runs of one of the paper's experiments, and write its tables and figures.
 
-    Runs that are there already are gone on with; Ctrl-C saves and stops, and the same command goes on.
+    It says at first how much there is to do: a night or more on two cores. Ctrl-C saves and stops, and the same command
+    goes on.
     """
 
     experiment: Annotated[str, tyro.conf.Positional]
     """table2 (the twelve hardest tasks) or sensitivity (entropy and β on KCS4R3)."""
-    root: Path = Path("runs")
-    """Where run folders are made."""
     out: Path = Path("reproduction")
-    """Tables, figures and compact records go to a folder in it, named after the experiment."""
+    """Runs, tables, figures and compact records go to a folder in it, named after the experiment."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False
@@ -238,12 +238,10 @@ class Reproduce:
 
         _check_at_once(self.at_once)
         try:
-            folder = reproduce(
-                self.experiment, self.root, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet
-            )
+            folder = reproduce(self.experiment, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet)
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
-        print(f"{folder}: tables.md, summary.csv, curves.png, aggregate.png and the records of all runs")
+        print(f"{folder}: tables.md, summary.csv, figures (*.png), and compact records of all runs")
         return 0
 
 

@@ -82,7 +82,7 @@ class IntrinsicConfig:
     """The intrinsic reward. The method chooses the formula; these are its numbers."""
 
     coefficient: float | None = None
-    """β: weight of the bonus; None takes the method's own, see docs/methods.md (BeBold: 0.1, its appendix)."""
+    """β: weight of the bonus; None takes the method's own, see docs/methods.md (0.1 and 0.05 in BeBold's appendix)."""
     alpha: float = 0.5
     """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
     key: Key = "observation"

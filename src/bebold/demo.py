@@ -13,8 +13,6 @@ from bebold.training import resume, train
 from bebold.video import record_episode, write_video
 
 CONFIG = TrainConfig(task="KCS3R3", method="bebold", total_steps=6_000_000, stop_when_solved=True)
-LEVELS = 512
-"""On which the agent is judged."""
 EPISODES = 3
 """Shown in the GIF."""
 
@@ -31,7 +29,7 @@ def demo(root: Path, *, quiet: bool = False) -> Path:
     solved = result.steps_to_solve
     print(f"{result.steps:,} steps in {result.minutes:.1f} minutes; ", end="")
     print("not solved" if solved is None else f"solved at {solved:,} steps", flush=True)
-    print(judge(folder, episodes=LEVELS))
+    print(judge(folder))
     curves.plot([result], folder / "curve.png")
     policy, _ = load_policy(folder)
     seeds = range(TEST_SEED, TEST_SEED + EPISODES)

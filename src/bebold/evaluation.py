@@ -24,6 +24,8 @@ PROGRESS_SEED = 1_000_000_000
 """First seed of the held-out levels that are played during training."""
 TEST_SEED = 2_000_000_000
 """First seed of the levels that results are played on. Training draws its levels from seeds below both."""
+TEST_LEVELS = 512
+"""Levels that a result is played on."""
 BATCH = 64
 """Environments played side by side."""
 
@@ -56,7 +58,7 @@ def evaluate(
     policy: ActorCritic,
     task: str,
     *,
-    episodes: int = 512,
+    episodes: int = TEST_LEVELS,
     seed: int = TEST_SEED,
     greedy: bool = False,
     engine: Literal["farama", "fast"] = "farama",
@@ -120,7 +122,9 @@ def load_policy(source: Path | str) -> tuple[ActorCritic, TrainConfig]:
     if path.is_dir():
         path = path / "weights.safetensors"
     if not path.exists():
-        raise UsageError(f"{source} holds no trained policy; name a run folder or a .safetensors file")
+        raise UsageError(
+            f"{source} holds no trained policy; name a run folder or a .safetensors file, or a task with --pretrained"
+        )
     weights, metadata = checkpoint.load_weights(path)
     try:
         config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from bebold.config import TrainConfig
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
+from bebold.settings import differences
 
 Groups = Mapping[tuple[str, str], Sequence[Result]]
 """The runs of each (task, name), by seed."""
@@ -35,7 +33,8 @@ def warn_of_mixtures(groups: Groups) -> None:
     """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
     for (task, name), (first, *others) in groups.items():
         for other in others:
-            if different := differences(first.config, other.config):
+            different = differences(first.config, other.config, MAY_DIFFER)
+            if different:
                 _log.warning(
                     "%s and %s are both %s on %s but differ in %s; give one of them a `label` in its config.yaml, or "
                     "report them apart",
@@ -43,7 +42,7 @@ def warn_of_mixtures(groups: Groups) -> None:
                     other.folder,
                     name,
                     task,
-                    ", ".join(different),
+                    ", ".join(f"{setting} ({a}, {b})" for setting, a, b in different),
                 )
         for run, following in zip([first, *others], others, strict=False):
             if run.config.seed == following.config.seed:
@@ -55,17 +54,3 @@ def warn_of_mixtures(groups: Groups) -> None:
                     name,
                     task,
                 )
-
-
-def differences(one: TrainConfig, other: TrainConfig) -> list[str]:
-    """The settings that should be equal and are not, such as `intrinsic.alpha (0.5, 1.0)`."""
-    pairs = zip(_settings(asdict(one)), _settings(asdict(other)), strict=True)
-    return [f"{name} ({a}, {b})" for (name, a), (_, b) in pairs if a != b and name.split(".")[0] not in MAY_DIFFER]
-
-
-def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

@@ -9,9 +9,10 @@ from typing import Any
 
 from bebold.checkpoint import load_weights, replacing
 from bebold.errors import RunError
-from bebold.evaluation import evaluate, load_policy
+from bebold.evaluation import TEST_LEVELS, evaluate, load_policy
 from bebold.experiments.published import published_return
 from bebold.gridworld.tasks import find_task, repaired_task
+from bebold.runs import verdict_file
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Verdict:
         return asdict(self)
 
 
-def judge(source: Path, *, episodes: int = 512, greedy: bool = False, repaired: bool = False) -> Verdict:
+def judge(source: Path, *, episodes: int = TEST_LEVELS, greedy: bool = False, repaired: bool = False) -> Verdict:
     """Play the policy of a run folder or a file of weights; in a run folder the verdict is kept.
 
     Parameters
@@ -78,7 +79,7 @@ def judge(source: Path, *, episodes: int = 512, greedy: bool = False, repaired: 
         length_mean=float(played.lengths.mean()),
     )
     if source.is_dir():
-        path = source / f"evaluation{'-v1' if repaired else ''}{'-greedy' if greedy else ''}.json"
+        path = source / verdict_file(repaired=repaired, greedy=greedy)
         with replacing(path) as file:
             file.write(json.dumps(verdict.as_dict(), indent=1).encode() + b"\n")
     return verdict

@@ -56,16 +56,13 @@ class Workers(Peers):
         try:
             board = Board.supported() and Board.create(Path(meeting) / "board", self.size)
             for rank in range(1, self.size):
-                environment = {
-                    **os.environ,
+                command, environment = interpreter(f"from {module} import work; work()")
+                environment |= {
                     "RANK": str(rank),
                     "WORLD_SIZE": str(self.size),
-                    "OMP_NUM_THREADS": "1",
-                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)]),
                     _PARENT: str(os.getpid()),
                     _MEETING: meeting,
                 }
-                command = [sys.executable, "-c", f"from {module} import work; work()"]
                 self.children.append(subprocess.Popen(command, env=environment, process_group=0))
             self._wait_until_ready(meeting)
             self.join(f"file://{meeting}/peers")
@@ -239,6 +236,15 @@ def prepared_process() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def interpreter(code: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a fresh Python that runs `code` on one thread and finds this one's modules.
+
+    It does not look into the present folder, where a file may have the name of a module.
+    """
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    return [sys.executable, "-P", "-c", code], {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def die_with(parent: int) -> None:

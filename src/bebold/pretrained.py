@@ -5,10 +5,12 @@ python -m bebold.pretrained runs    # packs the best agent of each task among th
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from bebold.checkpoint import load_weights, save_weights
@@ -18,6 +20,9 @@ from bebold.report import find_runs, read_result
 
 FOLDER = Path(__file__).resolve().parent / "agents"
 ENDING = ".safetensors"
+METHOD = "bebold"
+EVALUATIONS = 3
+"""So many of a run's last say how good its agent is."""
 
 
 def find_pretrained(task: str) -> Path:
@@ -37,21 +42,27 @@ def find_pretrained(task: str) -> Path:
 
 
 def pack(runs: Sequence[Path]) -> list[Path]:
-    """Put the agent with the best return of each task into the package, in half precision.
+    """Put BeBold's best agent of each task into the package, in half precision.
+
+    The best by its last progress evaluations: on the levels of `bebold eval` it is to be judged without having been
+    chosen for them.
 
     Raises
     ------
     UsageError : a path holds no run
     RunError : weights cannot be read, or written
     """
-    judged = [result for result in map(read_result, find_runs(runs)) if result.sampled]
-    best = {r.task: r for r in sorted(judged, key=lambda r: r.last_return)}
+    results = [result for result in map(read_result, find_runs(runs)) if result.evaluated and result.name == METHOD]
+    best = {r.task: r for r in sorted(results, key=lambda r: np.mean(r.curve_returns[-EVALUATIONS:]))}
     paths = []
     for task, result in best.items():
-        weights, about = load_weights(result.folder / "weights.safetensors")
+        weights, words = load_weights(result.folder / "weights.safetensors")
         half = {name: x.to(torch.float16) if x.is_floating_point() else x for name, x in weights.items()}
+        config = json.loads(words["config"])
+        # No more than what builds the network: other settings may be renamed one day.
+        words["config"] = json.dumps({name: config[name] for name in ("task", "method", "seed", "network")})
         paths.append(FOLDER / f"{task}{ENDING}")
-        save_weights(paths[-1], half, about)
+        save_weights(paths[-1], half, words)
     return paths
 
 

@@ -19,12 +19,14 @@ from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import published_return, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
-from bebold.runs import read_metrics
+from bebold.runs import read_metrics, verdict_file
 from bebold.settings import commits, read_about, read_config
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+SMOOTHED = "charts/smoothed_return"
+"""In records of runs without evaluations: the training return as smoothed before it was thinned."""
 SMOOTHING = 50
 """Updates averaged in a training curve, which stands in where a run has no evaluations."""
 
@@ -86,6 +88,9 @@ def read_result(folder: Path) -> Result:
     evaluated = bool(there.any())
     if evaluated:
         curve_steps, curve_returns = steps[there], judged[there]
+    elif SMOOTHED in metrics:
+        known = np.isfinite(metrics[SMOOTHED])
+        curve_steps, curve_returns = steps[known], metrics[SMOOTHED][known]
     else:
         curve_steps, curve_returns = _smooth(steps, metrics.get("charts/episodic_return", none))
     elapsed = metrics.get("time/elapsed", none)
@@ -103,10 +108,10 @@ def read_result(folder: Path) -> Result:
         steps_to_solve=solved,
         minutes_to_solve=_minutes(elapsed[timed & (steps <= (-1 if solved is None else solved))]),
         minutes=_minutes(elapsed[timed]),
-        sampled=_read_verdict(folder / "evaluation.json", last),
-        greedy=_read_verdict(folder / "evaluation-greedy.json", last),
-        repaired=_read_verdict(folder / "evaluation-v1.json", last),
-        repaired_greedy=_read_verdict(folder / "evaluation-v1-greedy.json", last),
+        sampled=_read_verdict(folder / verdict_file(repaired=False, greedy=False), last),
+        greedy=_read_verdict(folder / verdict_file(repaired=False, greedy=True), last),
+        repaired=_read_verdict(folder / verdict_file(repaired=True, greedy=False), last),
+        repaired_greedy=_read_verdict(folder / verdict_file(repaired=True, greedy=True), last),
         commit="+".join(commits(read_about(folder))),
     )
 
@@ -207,7 +212,10 @@ def _read_verdict(path: Path, steps: int) -> dict[str, Any]:
     try:
         verdict = json.loads(path.read_text(encoding="utf-8", errors="replace"))
         numbers = [verdict["return_mean"], verdict.get("return_std", 0.0), verdict.get("solved", 0.0)]
-        if not all(isinstance(number, int | float) for number in numbers):
+        if (
+            not all(isinstance(number, int | float) for number in numbers)
+            or type(verdict.get("episodes", 0)) is not int
+        ):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         _log.warning("%s is damaged and counts for nothing; `bebold eval` writes it anew", path)

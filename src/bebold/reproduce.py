@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import shutil
 from pathlib import Path
 
 from bebold import aggregate, curves, record, report, tables
 from bebold.errors import UsageError
+from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import Experiment
-from bebold.sweep import LEVELS, sweep
+from bebold.sweep import sweep
 
 SMOKE_LEVELS = 8
 """On which the runs of a smoke test are judged."""
@@ -28,16 +30,15 @@ def find_experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def reproduce(name: str, root: Path, out: Path, *, at_once: int = 0, smoke: bool = False, quiet: bool = False) -> Path:
+def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, quiet: bool = False) -> Path:
     """Train and judge all runs of an experiment, and write its tables and figures; returns the folder of these.
 
-    Runs that are in `root` already are gone on with, or left alone if they are done.
+    Everything lies in `out/<name>`, the run folders in `runs` there. Runs that are there already are gone on with, or
+    left alone if they are done.
 
     Parameters
     ----------
-    root : of the run folders; a smoke test has its own below it
-    out : tables, figures and compact records go to `out/<name>`
-    smoke : a few runs of seconds, to see that all of it works
+    smoke : a few runs of seconds, to see that all of it works, always from the beginning and in `out/<name>-smoke`
 
     Raises
     ------
@@ -47,16 +48,17 @@ def reproduce(name: str, root: Path, out: Path, *, at_once: int = 0, smoke: bool
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
+    root = folder / "runs"
+    if smoke:
+        shutil.rmtree(root, ignore_errors=True)
     runs = experiment.smoke if smoke else experiment.runs
-    root = root / "smoke" if smoke else root
-    folders = sweep(runs, root, at_once=at_once, levels=SMOKE_LEVELS if smoke else LEVELS, quiet=quiet)
+    folders = sweep(runs, root, at_once=at_once, levels=SMOKE_LEVELS if smoke else TEST_LEVELS, quiet=quiet)
     results = [report.read_result(run) for run in folders]
-    tables.write(results, folder / "tables.md")
+    tables.write(results, folder / "tables.md", title=experiment.title)
     report.write_csv(results, folder / "summary.csv")
     curves.plot(results, folder / "curves.png")
     aggregate.plot(results, folder / "aggregate.png")
     if experiment.grid:
         curves.plot_grid(results, experiment.grid, folder / "grid.png")
-    for result in results:
-        record.record(result, folder / "runs")
+    record.record(results, folder / "records")
     return folder

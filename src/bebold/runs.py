@@ -39,6 +39,11 @@ def run_folder(config: TrainConfig, root: Path) -> Path:
     return root / (task.short or task.id).replace("/", "-") / config.name / str(config.seed)
 
 
+def verdict_file(*, repaired: bool, greedy: bool) -> str:
+    """What the file is called in which `bebold eval` keeps its verdict."""
+    return f"evaluation{'-v1' if repaired else ''}{'-greedy' if greedy else ''}.json"
+
+
 def holds_run(folder: Path) -> bool:
     """Whether there is a run to go on with: one that failed before its first update leaves settings alone."""
     return (folder / "metrics.jsonl").exists() or bool(_checkpoints(folder))

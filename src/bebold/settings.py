@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -57,7 +57,7 @@ LARGEST = {
 }
 """Far above what is of use, below what no memory could hold; evaluations stay within their own levels."""
 LABEL = r"([A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,99})?"
-"""A label is a folder's name, and settings may come from strangers."""
+"""What a label may be: the name of a folder."""
 LARGEST_UPDATE = 2**22
 """Steps of all environments in one update, which are held in memory at once."""
 
@@ -84,7 +84,13 @@ def read_config(folder: Path) -> TrainConfig:
     ------
     UsageError : there is no run in `folder`, or its settings cannot be read
     """
-    return from_yaml(_text(folder), str(folder / "config.yaml"))
+    path = folder / "config.yaml"
+    config = from_yaml(_text(folder), str(path))
+    # Folders are named after these, and settings may come from strangers.
+    for name, value in (("label", config.label), ("method", config.method)):
+        if not re.fullmatch(LABEL, value):
+            raise UsageError(f"{path}: {name} is '{value}'; it names a folder: use letters, digits and . _ = + -")
+    return config
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -120,7 +126,7 @@ def _text(folder: Path) -> str:
 def _content(text: str, source: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # ValueError: a date that is none, a number of too many digits
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that is none, too many digits
         raise UsageError(f"{source} is not valid YAML; write it anew or restore it from a backup") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise UsageError(f"{source} has no section `config`; it is no settings file of bebold")
@@ -157,7 +163,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if kind is float and not isinstance(value, bool):
         try:
             return float(value)  # YAML reads 5e-4 as a string
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     elif type(value) is kind:
         return value
@@ -221,6 +227,21 @@ def _numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
             yield prefix + field.name, value
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as pairs such as (`ppo.entropy`, 0.001)."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tuple[str, Any, Any]]:
+    """The settings in which two runs differ, and both values; `free` are those that may, groups included."""
+    pairs = zip(flat(asdict(one)), flat(asdict(other)), strict=True)
+    return [(name, a, b) for (name, a), (_, b) in pairs if a != b and name.split(".")[0] not in free]
+
+
 def resolve(config: TrainConfig) -> TrainConfig:
     """The settings with what was left open filled in: the number of workers, and the method's own coefficient."""
     from bebold.methods.recipes import find_recipe
@@ -232,13 +253,16 @@ def resolve(config: TrainConfig) -> TrainConfig:
     return replace(config, workers=worker_count(config), intrinsic=intrinsic)
 
 
-def worker_count(config: TrainConfig) -> int:
-    """Data-parallel processes: as asked for, else one for a GPU, or at most one a core, sharing the work evenly."""
+def worker_count(config: TrainConfig, cores: int = 0) -> int:
+    """Data-parallel processes: as asked for, else one for a GPU, or at most one a core, sharing the work evenly.
+
+    `cores` is how many there are for this run; 0: all.
+    """
     if config.workers:
         return config.workers
     if config.device == "cuda":
         return 1
-    even = (w for w in range(core_count(), 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
+    even = (w for w in range(cores or core_count(), 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
     return next(even, 1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -11,73 +10,39 @@ import subprocess
 import sys
 import time
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bebold.checkpoint import cannot_write
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
+from bebold.evaluation import TEST_LEVELS
 from bebold.gridworld.tasks import has_repaired
 from bebold.interrupts import Interrupted, caught_signals
+from bebold.parallel import die_with, interpreter
 from bebold.progress import Progress, clock
 from bebold.report import read_result
 from bebold.runs import holds_run, last_records, run_folder
-from bebold.settings import core_count, from_dict, read_config, resolve, validate
+from bebold.settings import core_count, differences, from_dict, read_config, resolve, validate, worker_count
 
-LEVELS = 512
-"""On which a trained agent is judged."""
 POLL = 1.0
 """Seconds between two looks at the runs."""
 LOG = "log.txt"
 """In each run folder: what its process said."""
-FREE = {"workers", "device", "checkpoint_interval", "total_steps"}
-"""Settings in which a run found may differ from the run asked for: they do not change what it shows."""
+FREE = {"task", "label", "workers", "device", "checkpoint_interval", "total_steps", "stop_when_solved"}
+"""Settings in which a run found may differ from the run asked for: they do not change what a step teaches, or name the
+same folder."""
 SAY_EVERY = 60.0
 """Seconds between two lines about a run."""
 PATIENCE = 60.0
 """Seconds for a run to save after it was told to stop."""
 
 
-def read_sweep(path: Path) -> list[TrainConfig]:
-    """The runs that a file asks for.
-
-    A YAML file with a list `runs` of settings as in a run's config.yaml, and optionally `defaults` for all of them. A
-    list in place of a value stands for one run with each: every combination where there are several. In a label,
-    `{name}` is replaced by the setting of that name.
-
-    Raises
-    ------
-    UsageError : the file cannot be read, or asks for what there is not
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"{path} is no sweep that can be read ({reason}); see docs/sweeps.md") from None
-    if not isinstance(content, dict) or not isinstance(content.get("runs"), list) or not content["runs"]:
-        raise UsageError(f"{path} has no list `runs`; see docs/sweeps.md")
-    unknown = set(content) - {"defaults", "runs"}
-    if unknown:
-        raise UsageError(f"{path} has {', '.join(map(repr, unknown))} beside `defaults` and `runs`; remove it")
-    defaults = content.get("defaults") or {}
-    configs = []
-    for number, entry in enumerate(content["runs"], start=1):
-        source = f"{path}, run {number}"
-        if not isinstance(entry, dict) or not isinstance(defaults, dict):
-            raise UsageError(f"{source}: settings have names, such as task: KCS3R3")
-        for values in _combinations(_merge(defaults, entry)):
-            config = from_dict(TrainConfig, values, source)
-            configs.append(replace(config, label=_fill_in(config.label, config, source)))
-    return configs
-
-
 def sweep(
-    configs: Sequence[TrainConfig], root: Path, *, at_once: int = 0, levels: int = LEVELS, quiet: bool = False
+    configs: Sequence[TrainConfig], root: Path, *, at_once: int = 0, levels: int = TEST_LEVELS, quiet: bool = False
 ) -> list[Path]:
     """Bring every run to its end and judge it; returns the run folders in the order of `configs`.
 
@@ -97,17 +62,16 @@ def sweep(
     """
     at_once = at_once or core_count()
     share = max(1, core_count() // at_once)
-    configs = [replace(c, workers=c.workers or share) for c in configs]
     for config in configs:
         validate(config)
-    configs = [resolve(c) for c in configs]
+    configs = [resolve(replace(c, workers=worker_count(c, share))) for c in configs]
     jobs = [_Job(c, run_folder(c, root), levels) for c in configs]
     _refuse_clashes(jobs)
     waiting = [job for job in jobs if not job.done()]
     running: list[_Job] = []
     failed: list[_Job] = []
     with ExitStack() as stack:
-        display = stack.enter_context(_Display(len(jobs), len(jobs) - len(waiting), quiet))
+        display = stack.enter_context(_Display(jobs, waiting, at_once, quiet))
         stack.callback(_stop, running)
         signals = stack.enter_context(caught_signals())
         while (waiting or running) and not signals:
@@ -140,18 +104,19 @@ def complete(config: TrainConfig, root: Path, levels: int) -> None:
     folder = run_folder(config, root)
     if not _trained(config, folder):
         if holds_run(folder):
-            more = config.total_steps > read_config(folder).total_steps
-            resume(folder, total_steps=config.total_steps if more else None, quiet=True)
+            resume(folder, total_steps=config.total_steps, stop_when_solved=config.stop_when_solved, quiet=True)
         else:
             train(config, root=root, quiet=True)
-    while missing := _missing_verdicts(folder, levels):
-        judge(folder, episodes=levels, **missing[0])
+    # Whether the repaired levels are played depends on the verdict on the others.
+    for _ in ("plain", "repaired"):
+        for options in _missing_verdicts(folder, levels):
+            judge(folder, episodes=levels, **options)
+    if _missing_verdicts(folder, levels):
+        raise RunError(f"another process went on with {folder} while it was judged; run the same command again")
 
 
 def work() -> None:
     """The process of one run: it reads what to do, and dies with the sweep that started it."""
-    from bebold.parallel import die_with
-
     task = json.loads(sys.stdin.readline())
     die_with(task["parent"])
     try:
@@ -173,6 +138,8 @@ class _Job:
     folder: Path
     levels: int
     process: subprocess.Popen[str] | None = None
+    logged: int = 0
+    """Bytes in the log before its process was started."""
     progress: Progress | None = None
 
     def done(self) -> bool:
@@ -194,6 +161,12 @@ class _Job:
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def words(self) -> str:
+        """How far it is, as of the last look."""
+        if self.steps >= self.config.total_steps:
+            return "trained; playing Farama's environment"
+        return self.progress.words() if self.progress is not None else ""
+
     def look(self) -> None:
         """Read how far it is."""
         records = [r for r in last_records(self.folder) if r["steps"] > self.steps]
@@ -213,15 +186,17 @@ class _Job:
             log = (self.folder / LOG).open("a", encoding="utf-8")
         except OSError as error:
             raise cannot_write(self.folder, error) from error
+        command, environment = interpreter("from bebold.sweep import work; work()")
         with log:
+            self.logged = log.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from bebold.sweep import work; work()"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 text=True,
                 process_group=0,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=environment,
             )
         assert self.process.stdin is not None
         task = {"parent": os.getpid(), "root": str(root), "levels": self.levels, "config": asdict(self.config)}
@@ -229,28 +204,35 @@ class _Job:
         self.process.stdin.close()
 
     def last_words(self) -> str:
-        """The last line that its process said."""
-        lines = (self.folder / LOG).read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")
+        """Why its process ended: by a signal, or what it said last."""
+        code = self.process.poll() if self.process is not None else None
+        if code is not None and code < 0:
+            hint = ", out of memory?" if code == -signal.SIGKILL else ""
+            return f"ended by {signal.Signals(-code).name}{hint}"
+        with (self.folder / LOG).open("rb") as log:
+            log.seek(self.logged)
+            lines = log.read().decode(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
 
 
 class _Display:
     """How far all runs are: a table in a terminal, lines in a log."""
 
-    def __init__(self, total: int, done: int, quiet: bool):
-        self.total, self.done, self.failed = total, done, 0
+    def __init__(self, jobs: Sequence[_Job], waiting: Sequence[_Job], at_once: int, quiet: bool):
+        self.total, self.done, self.failed = len(jobs), len(jobs) - len(waiting), 0
+        steps = sum(job.config.total_steps for job in jobs) / 1e6
+        self.plan = f"{len(jobs)} runs, {steps:,.0f} M steps in all, {at_once} at a time"
         self.plain = quiet or not sys.stderr.isatty()
         self._live: Any = None
 
     def __enter__(self) -> _Display:
-        if self.plain:
-            self._say(self._headline([], [], 1))
-        else:
+        if not self.plain:
             from rich.console import Console
             from rich.live import Live
 
             self._live = Live(console=Console(stderr=True), refresh_per_second=2, transient=True)
             self._live.start()
+        self._say(f"{self.plan}; {self.done} done before")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -277,7 +259,7 @@ class _Display:
 
         table = Table.grid(padding=(0, 2))
         for job in running:
-            table.add_row(job.title, job.progress.words() if job.progress is not None else "")
+            table.add_row(job.title, job.words())
         table.add_row("[bold]all[/bold]", self._headline(running, waiting, at_once))
         self._live.update(table)
 
@@ -288,21 +270,21 @@ class _Display:
         if speeds:
             left = sum(max(0, job.config.total_steps - job.steps) for job in [*running, *waiting])
             side_by_side = min(at_once, len(running) + len(waiting))
-            words += f", at most {clock(left / (sum(speeds) / len(speeds) * side_by_side))} left"
+            words += f", about {clock(left / (sum(speeds) / len(speeds) * side_by_side))} of training left"
         return words
 
     def _say(self, text: str) -> None:
         if self._live is not None:
-            self._live.console.print(text, highlight=False)
+            self._live.console.print(text, highlight=False, markup=False)
         else:
             print(text, file=sys.stderr, flush=True)
 
 
 def _stop(running: Sequence[_Job]) -> None:
-    """Tell the processes to save and stop, and wait until they have."""
+    """Tell the processes to save and stop, and wait until they have; one that does not is killed."""
     processes = [job.process for job in running if job.process is not None]
     for process in processes:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # SIGINT may be ignored, as under nohup
     deadline = time.monotonic() + PATIENCE
     for process in processes:
         with suppress(subprocess.TimeoutExpired):
@@ -318,6 +300,9 @@ def _trained(config: TrainConfig, folder: Path) -> bool:
         steps, solved = int(summary["steps"]), summary["steps_to_solve"] is not None
     except (OSError, ValueError, KeyError, TypeError):
         return False
+    records = last_records(folder)
+    if not records or records[-1]["steps"] != steps:
+        return False  # it was gone on with since
     return steps >= config.total_steps or (config.stop_when_solved and solved)
 
 
@@ -342,49 +327,8 @@ def _refuse_clashes(jobs: Sequence[_Job]) -> None:
         taken[job.folder] = job
         if not holds_run(job.folder):
             continue
-        found = read_config(job.folder)
-        for name, asked in _flat(asdict(job.config)):
-            there = dict(_flat(asdict(resolve(found))))[name]
-            if name not in FREE and there != asked:
-                raise UsageError(
-                    f"{job.folder} holds a run with {name} {there!r}, not {asked!r}; give these runs a label, or "
-                    "another --root"
-                )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as (`ppo.entropy`, value)."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, those in `above` first."""
-    merged = dict(below)
-    for name, value in above.items():
-        nested = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = _merge(merged[name], value) if nested else value
-    return merged
-
-
-def _combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every choice of one element of each list, the last list's changing fastest."""
-    choices = []
-    for name, value in values.items():
-        if isinstance(value, dict):
-            choices.append([(name, nested) for nested in _combinations(value)])
-        else:
-            choices.append([(name, one) for one in (value if isinstance(value, list) else [value])])
-    return (dict(chosen) for chosen in itertools.product(*choices))
-
-
-def _fill_in(label: str, config: TrainConfig, source: str) -> str:
-    """The label with `{ppo.entropy}` and the like replaced."""
-    for name, value in _flat(asdict(config)):
-        label = label.replace("{" + name + "}", f"{value:g}" if isinstance(value, float) else str(value))
-    if "{" in label:
-        raise UsageError(f"{source}: the label {label} names a setting that there is not")
-    return label
+        for name, there, asked in differences(resolve(read_config(job.folder)), job.config, FREE):
+            raise UsageError(
+                f"{job.folder} holds a run with {name} {there!r}, not {asked!r}; move it away, or make these runs in "
+                "another folder or under another label"
+            )

@@ -53,7 +53,7 @@ class Table:
         return f"## {self.title}\n\n{self.caption}\n\n" + "\n".join(lines) + "\n"
 
 
-def write(results: Sequence[Result], path: Path) -> None:
+def write(results: Sequence[Result], path: Path, title: str = "Results") -> None:
     """All tables that have a row, as one Markdown document.
 
     Raises
@@ -62,8 +62,8 @@ def write(results: Sequence[Result], path: Path) -> None:
     """
     groups = group(results)
     tables = (returns(groups), solved(groups), steps(groups), repaired(groups))
-    title = f"# Results of {len(results)} run{'s' * (len(results) > 1)}\n"
-    text = "\n".join([title, *(table.markdown() for table in tables if table.rows)])
+    heading = f"# {title}\n\nOf {len(results)} run{'s' * (len(results) > 1)}.\n"
+    text = "\n".join([heading, *(table.markdown() for table in tables if table.rows)])
     with replacing(path) as file:
         file.write(text.encode())
 

@@ -45,11 +45,13 @@ def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False
         return run.folder
 
 
-def resume(folder: Path | str, *, total_steps: int | None = None, quiet: bool = False) -> Path:
+def resume(
+    folder: Path | str, *, total_steps: int | None = None, stop_when_solved: bool = False, quiet: bool = False
+) -> Path:
     """Go on from the last checkpoint of a run folder.
 
     On the same machine the result equals that of a run which was never interrupted. With `total_steps` the run goes
-    on up to that many, whether or not it has solved its task before.
+    on up to that many, or with `stop_when_solved` until it has solved its task, be it that it had before.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def resume(folder: Path | str, *, total_steps: int | None = None, quiet: bool = 
         with Run.open(Path(folder)) as run:
             config = run.config
             if total_steps is not None:
-                config = replace(config, total_steps=total_steps, stop_when_solved=False)
+                config = replace(config, total_steps=total_steps, stop_when_solved=stop_when_solved)
             _check(config)
             config = resolve(config)
             if workers is not None and workers.size != config.workers:
