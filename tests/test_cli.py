@@ -132,7 +132,7 @@ def test_report_over_seeds(root: Path, tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert said.err == "bebold: no run has a curve on a task of the paper's table; leave out --aggregate\n"
     assert f"{tables}: tables over seeds\n" in said.out and "Returns" not in said.out  # of one seed there is no mean
-    assert tables.read_text().startswith("# Results of 1 run\n\n## Returns\n")
+    assert tables.read_text().startswith("# Results\n\nOf 1 run.\n\n## Returns\n")
 
 
 def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ SMALL = replace(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "CONFIG", SMALL)
-    monkeypatch.setattr(demo, "LEVELS", 4)
+    monkeypatch.setattr(demo, "TEST_LEVELS", 4)
     monkeypatch.setattr(demo, "EPISODES", 1)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bebold import curves, report
 from bebold.config import TrainConfig
-from bebold.evaluation import TEST_SEED, load_policy
+from bebold.evaluation import TEST_LEVELS, TEST_SEED, load_policy
 from bebold.judge import judge
 from bebold.runs import holds_run, run_folder
 from bebold.training import resume, train
@@ -29,7 +29,7 @@ def demo(root: Path, *, quiet: bool = False) -> Path:
     solved = result.steps_to_solve
     print(f"{result.steps:,} steps in {result.minutes:.1f} minutes; ", end="")
     print("not solved" if solved is None else f"solved at {solved:,} steps", flush=True)
-    print(judge(folder))
+    print(judge(folder, episodes=TEST_LEVELS))
     curves.plot([result], folder / "curve.png")
     policy, _ = load_policy(folder)
     seeds = range(TEST_SEED, TEST_SEED + EPISODES)
