@@ -10,7 +10,7 @@ from bebold.experiments.experiment import Experiment, cut_short
 ENTROPIES = (1e-4, 5e-4, 1e-3)
 """The paper's."""
 BETAS = (0.01, 0.05, 0.1, 0.3)
-"""The paper's three, and our default: our novelty is smaller than the paper's, so the same β weighs less."""
+"""The paper's three, and one above: a smaller novelty may want a larger β."""
 SEEDS = (1, 2)
 STEPS = 10_000_000
 
