@@ -18,9 +18,10 @@ import yaml
 
 from bebold import sweep as module
 from bebold.cli import main
-from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
+from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.plan import read_sweep
+from bebold.settings import from_dict
 from bebold.sweep import sweep
 from bebold.training import train
 
@@ -35,16 +36,7 @@ SMALL: dict[str, Any] = {
     "ppo": {"minibatches": 2},
     "evaluation": {"interval": 1000, "episodes": 4},
 }
-CONFIG = TrainConfig(
-    task=TASK,
-    total_steps=3000,
-    num_envs=16,
-    unroll=16,
-    checkpoint_interval=0.0,
-    network=NetworkConfig(hidden=16, memory=16),
-    ppo=PPOConfig(minibatches=2),
-    evaluation=EvaluationConfig(interval=1000, episodes=4),
-)
+CONFIG = from_dict(TrainConfig, SMALL, "this test")
 
 
 def write(path: Path, runs: list[dict[str, Any]], **defaults: Any) -> Path:

@@ -1,5 +1,11 @@
 """What can go wrong outside this package. Each message is one sentence that names the mend."""
 
+import difflib
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class UsageError(ValueError):
     """A request that cannot be met as it stands: exit code 2."""
@@ -7,3 +13,16 @@ class UsageError(ValueError):
 
 class RunError(RuntimeError):
     """A run that cannot start or go on: exit code 1."""
+
+
+def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
+    """The entry of this name.
+
+    Raises
+    ------
+    UsageError : there is none; says which is close, or all
+    """
+    if name not in table:
+        close = difflib.get_close_matches(name, table) or list(table)
+        raise UsageError(f"there is no {kind} '{name}'; did you mean {' or '.join(close)}?")
+    return table[name]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import shutil
 from pathlib import Path
 
 from bebold import aggregate, curves, record, report, tables
-from bebold.errors import UsageError
+from bebold.errors import look_up
 from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import Experiment
@@ -24,10 +23,7 @@ def find_experiment(name: str) -> Experiment:
     ------
     UsageError : there is none
     """
-    if name not in EXPERIMENTS:
-        close = difflib.get_close_matches(name, EXPERIMENTS) or list(EXPERIMENTS)
-        raise UsageError(f"there is no experiment '{name}'; did you mean {' or '.join(close)}?")
-    return EXPERIMENTS[name]
+    return look_up("experiment", name, EXPERIMENTS)
 
 
 def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, quiet: bool = False) -> Path:

@@ -86,10 +86,7 @@ def read_config(folder: Path) -> TrainConfig:
     """
     path = folder / "config.yaml"
     config = from_yaml(_text(folder), str(path))
-    # Folders are named after these, and settings may come from strangers.
-    for name, value in (("label", config.label), ("method", config.method)):
-        if not re.fullmatch(LABEL, value):
-            raise UsageError(f"{path}: {name} is '{value}'; it names a folder: use letters, digits and . _ = + -")
+    _refuse_paths(config, f"{path}: ")
     return config
 
 
@@ -182,9 +179,10 @@ def validate(config: TrainConfig) -> None:
 
     task = find_task(config.task)
     find_recipe(config.method)
-    if not re.fullmatch(LABEL, config.label):
-        raise UsageError(f"label is '{config.label}'; it names a folder: use letters, digits and . _ = + -")
-    for name, value in _numbers(config):
+    _refuse_paths(config)
+    for name, value in flat(asdict(config)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
         if name in SHARES and not 0 <= value <= 1:
             raise UsageError(f"{name} is {value}; it must lie between 0 and 1")
         if not 0 <= value < float("inf"):  # nor NaN
@@ -218,13 +216,11 @@ def validate(config: TrainConfig) -> None:
         )
 
 
-def _numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if is_dataclass(value):
-            yield from _numbers(value, f"{prefix}{field.name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield prefix + field.name, value
+def _refuse_paths(config: TrainConfig, where: str = "") -> None:
+    """Folders are named after label and method, and settings may come from strangers."""
+    for name, value in (("label", config.label), ("method", config.method)):
+        if not re.fullmatch(LABEL, value):
+            raise UsageError(f"{where}{name} is '{value}'; it names a folder: use letters, digits and . _ = + -")
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -83,8 +83,9 @@ def sweep(
                 job.look()
                 if not job.running:
                     running.remove(job)
-                    failed += [] if job.done() else [job]
-                    display.ended(job)
+                    done = job.done()
+                    failed += [] if done else [job]
+                    display.ended(job, done)
             display.refresh(running, waiting, at_once)
     if signals:
         raise Interrupted(signals[0], "the same command")
@@ -239,9 +240,9 @@ class _Display:
         if self._live is not None:
             self._live.stop()
 
-    def ended(self, job: _Job) -> None:
-        """A run's process has ended."""
-        if job.done():
+    def ended(self, job: _Job, done: bool) -> None:
+        """A run's process has ended, and the run with it if it is `done`."""
+        if done:
             self.done += 1
             result = read_result(job.folder)
             solved = result.steps_to_solve

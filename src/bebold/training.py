@@ -51,7 +51,7 @@ def resume(
     """Go on from the last checkpoint of a run folder.
 
     On the same machine the result equals that of a run which was never interrupted. With `total_steps` the run goes
-    on up to that many, or with `stop_when_solved` until it has solved its task, be it that it had before.
+    on up to that many, also if it has solved its task before; with `stop_when_solved` no further than that.
 
     Raises
     ------

@@ -5,13 +5,12 @@ The table is plain data: reading it, as the command line's help does, does not l
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bebold.config import IntrinsicConfig
-from bebold.errors import UsageError
+from bebold.errors import UsageError, look_up
 
 if TYPE_CHECKING:
     import torch
@@ -69,10 +68,7 @@ def find_recipe(method: str) -> Recipe:
     ------
     UsageError : no such method
     """
-    if method not in RECIPES:
-        close = difflib.get_close_matches(method, RECIPES) or list(RECIPES)
-        raise UsageError(f"there is no method '{method}'; did you mean {' or '.join(close)}?")
-    return RECIPES[method]
+    return look_up("method", method, RECIPES)
 
 
 def build_intrinsic(
