@@ -84,7 +84,7 @@ def test_behaviour_is_recorded_as_it_was():
     torch.testing.assert_close(rollout.log_prob, chosen)
 
 
-@pytest.mark.parametrize("key", ["observation", "full_state", "position", "pose"])
+@pytest.mark.parametrize("key", ["observation", "full_state", "position", "pose", "contact"])
 def test_a_saved_collector_goes_on_as_if_nothing_had_happened(key, tmp_path):
     policy = make_policy()
     collector = make_collector(unroll=70, key=key)

@@ -11,6 +11,7 @@ from bebold.config import NetworkConfig, PPOConfig
 from bebold.errors import RunError
 from bebold.learners.ppo import PPO, clipped_surrogate
 from bebold.networks import ActorCritic
+from bebold.optimise import Peers
 from bebold.rollout import Rollout
 
 T, B, A = 5, 4, 7
@@ -113,6 +114,36 @@ def test_steps_that_only_reset_teach_nothing():
         ppo.update(rollout, bonus)
         parameters.append(torch.cat([p.detach().flatten() for p in policy.parameters()]))
     assert torch.equal(*parameters)
+
+
+def test_advantages_are_centred_over_the_valid_steps_of_all_workers():
+    rollout = make_rollout()
+    advantage = torch.randn(T, B) + 5
+    whole = PPO(make_policy(), PPOConfig(), coefficient=0.1).centred(advantage, rollout.valid)
+    assert whole[rollout.valid].mean().item() == pytest.approx(0, abs=1e-5)
+    torch.testing.assert_close(whole - whole[0, 0], advantage - advantage[0, 0])
+    halves = [(advantage[:, :1], rollout.valid[:, :1]), (advantage[:, 1:], rollout.valid[:, 1:])]
+    sums = [torch.stack((x[valid].sum(), valid.sum())) for x, valid in halves]
+
+    class Two(Peers):
+        def average_(self, tensor):
+            tensor.copy_((sums[0] + sums[1]) / 2)
+
+    one = PPO(make_policy(), PPOConfig(), coefficient=0.1, peers=Two()).centred(*halves[0])
+    torch.testing.assert_close(one, whole[:, :1])
+
+
+def test_the_learning_rate_falls_to_zero():
+    bonus, moved = torch.rand(T, B), {}
+    for decay, progress in (("linear", 0.0), ("linear", 0.75), ("none", 0.75)):
+        policy = make_policy()
+        before = torch.cat([p.detach().flatten() for p in policy.parameters()])
+        ppo = PPO(policy, PPOConfig(learning_rate_decay=decay, epochs=1, minibatches=1), coefficient=0.1)
+        ppo.update(make_rollout(), bonus, progress=progress)
+        after = torch.cat([p.detach().flatten() for p in policy.parameters()])
+        moved[decay, progress] = (after - before).abs().max().item()
+    assert moved["linear", 0.75] == pytest.approx(0.25 * moved["linear", 0.0], rel=1e-3)
+    assert moved["none", 0.75] == moved["linear", 0.0]
 
 
 def test_two_value_heads_add_up_to_one():

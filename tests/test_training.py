@@ -34,7 +34,7 @@ SMALL = TrainConfig(
     device="cpu",
     checkpoint_interval=0.0,
     network=NetworkConfig(hidden=16, memory=16),
-    ppo=PPOConfig(minibatches=2),
+    ppo=PPOConfig(minibatches=2, learning_rate_decay="none"),  # or a longer run would differ from its start
     intrinsic=IntrinsicConfig(coefficient=0.1),
     evaluation=EvaluationConfig(interval=1000, episodes=4),
 )
@@ -119,6 +119,19 @@ def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, tmp_path
     assert metrics(half) == metrics(whole)
     one, other = (load_policy(folder)[0].state_dict() for folder in (half, whole))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_decay_of_the_learning_rate_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    config = replace(SMALL, total_steps=2000, ppo=replace(SMALL.ppo, learning_rate_decay="linear"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "finished", property(lambda trainer: trainer.steps >= 1000))
+        stopped = train(config, root=tmp_path / "stopped", quiet=True)
+    assert metrics(stopped)[-1]["steps"] < 1500
+    resume(stopped, quiet=True)
+    whole = train(config, root=tmp_path / "whole", quiet=True)
+    assert metrics(stopped) == metrics(whole)
+    constant = train(replace(SMALL, total_steps=2000), root=tmp_path / "constant", quiet=True)
+    assert metrics(constant) != metrics(whole)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

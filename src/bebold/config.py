@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Key = Literal["observation", "full_state", "position", "pose", "discretised"]
+Key = Literal["observation", "full_state", "position", "pose", "contact", "discretised"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class PPOConfig:
     """Minibatches per pass, split over environments (OpenAI baselines)."""
     learning_rate: float = 1e-3
     """Adam's step size (measured: 3e-4, the usual one, takes twice the steps at this batch)."""
+    learning_rate_decay: Literal["linear", "none"] = "linear"
+    """linear: it falls to 0 at `total_steps` (measured: settled policies fall apart without)."""
     adam_eps: float = 1e-5
     """Adam's ε (OpenAI baselines)."""
     max_grad_norm: float = 0.5
@@ -54,9 +56,9 @@ class PPOConfig:
 class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
-    encoding: Literal["onehot", "shapes", "codes", "raw"] = "onehot"
-    """The view as one-hot vectors (measured: decides ObstructedMaze), these without colours, or codes / 10; `raw` for
-    vector observations."""
+    encoding: Literal["onehot", "contact", "shapes", "codes", "raw"] = "onehot"
+    """One-hot vectors of the view, of the cells that the key `contact` looks at, or of the view without colours; codes
+    of the view / 10; `raw` for vector observations."""
     hidden: int = 128
     """Width of the hidden layers."""
     outputs: int = 64

@@ -64,6 +64,11 @@ class Optimiser:
             parameter.grad = view.view_as(parameter)
             offset += parameter.numel()
 
+    def scale_learning_rate(self, factor: float) -> None:
+        """From now on, step `factor` times as far as the settings say."""
+        for group in self.adam.param_groups:
+            group["lr"] = factor * self.settings["lr"]
+
     def step(self, loss: Tensor) -> float:
         """Descend `loss` (a scalar) once; returns the gradient norm before clipping.
 

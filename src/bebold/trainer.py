@@ -78,7 +78,7 @@ class Trainer:
         with clock("reward"):
             bonus = self.intrinsic.reward(rollout)
         with clock("learn"):
-            stats = self.learner.update(rollout, bonus)
+            stats = self.learner.update(rollout, bonus, progress=self.steps / self.config.total_steps)
         with clock("predict"):
             stats |= self.intrinsic.update(rollout)
         steps = int(rollout.valid.sum())

@@ -66,6 +66,24 @@ def test_pose_key_is_what_faramas_environment_says_of_its_agent():
     assert len(set(poses)) == len(set(keys)) == len(set(zip(poses, keys, strict=True)))
 
 
+def test_contact_key_is_what_faramas_environment_says_of_the_load_and_the_cell_ahead():
+    env = make_farama("MiniGrid-ObstructedMaze-1Dlhb-v0").unwrapped
+    key, contacts, keys = make_key("contact"), [], []
+    actions = np.random.default_rng(1).choice(6, p=[0.2, 0.2, 0.25, 0.15, 0.1, 0.1], size=3000)
+    obs, _ = env.reset(seed=0)
+    for action in actions:
+        keys.append(int(key({"image": obs["image"][None]}, {})[0]))
+        faced = env.grid.get(*env.front_pos)
+        held = env.carrying and (env.carrying.type, env.carrying.color)
+        contacts.append((held, faced and faced.encode()))
+        obs, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            obs, _ = env.reset()
+    assert len({held for held, _ in contacts}) >= 3  # nothing, a ball, a box or the key
+    assert len({faced for _, faced in contacts}) >= 5
+    assert len(set(contacts)) == len(set(keys)) == len(set(zip(contacts, keys, strict=True)))
+
+
 def test_discretised_key_is_the_cell_of_a_grid_through_zero():
     key = make_key("discretised", bin=0.5)
     vectors = np.array([[0.1, -0.1], [0.4, -0.4], [0.6, -0.1], [0.1, 0.1]])

@@ -11,7 +11,7 @@ from bebold.errors import UsageError
 from bebold.methods.rnd import RNDNovelty
 
 SHAPE = (7, 7, 3)
-ENCODINGS = ["onehot", "shapes", "codes", "raw"]
+ENCODINGS = ["onehot", "contact", "shapes", "codes", "raw"]
 
 
 def make(**settings):
@@ -28,6 +28,7 @@ def plain_error(rnd, obs, encoding):
     """‖φ(o) - φ'(o)‖₂ of every observation `[N, ...]`, with dense products, none of them shared."""
     encode = {
         "onehot": OneHot(),
+        "contact": lambda x: OneHot()(x[:, [3, 3], [5, 6]]),
         "shapes": lambda x: OneHot()(x * torch.tensor([1, 0, 1], dtype=torch.uint8)),
         "codes": lambda x: x.flatten(1) / 10,
         "raw": lambda x: x.flatten(1),
@@ -155,5 +156,5 @@ def test_the_target_never_learns(rollout_of, views_of):
 
 
 def test_an_unknown_encoding_is_refused():
-    with pytest.raises(UsageError, match="choose one of onehot, shapes, codes, raw"):
+    with pytest.raises(UsageError, match="choose one of onehot, contact, shapes, codes, raw"):
         make(encoding="pixels")

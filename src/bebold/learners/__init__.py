@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 class Learner(Protocol):
     """What the training loop asks of a learner. It never learns which method made the bonus."""
 
-    def update(self, rollout: Rollout, bonus: Tensor) -> dict[str, float]:
-        """Learn from a rollout and its bonus, float32 `[T, B]`; returns `losses/*`."""
+    def update(self, rollout: Rollout, bonus: Tensor, *, progress: float) -> dict[str, float]:
+        """Learn from a rollout and its bonus, float32 `[T, B]`; returns `losses/*`.
+
+        `progress`, in [0, 1): the share of the run that is behind, for what changes with it.
+        """
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -52,9 +52,12 @@ class PPO:
             peers=peers,
         )
 
-    def update(self, rollout: Rollout, bonus: Tensor) -> dict[str, float]:
-        """Learn from a rollout and its bonus `[T, B]`; returns the mean losses."""
+    def update(self, rollout: Rollout, bonus: Tensor, *, progress: float = 0.0) -> dict[str, float]:
+        """Learn from a rollout and its bonus `[T, B]`; returns the mean losses. `progress`: share of the run behind."""
+        if self.config.learning_rate_decay == "linear":
+            self.optimiser.scale_learning_rate(1 - progress)
         advantage, target = self.advantages(rollout, bonus)
+        advantage = self.centred(advantage, rollout.valid)
         sums: dict[str, float] = {}
         batches = 0
         for envs in self.minibatches(rollout.num_envs):
@@ -81,6 +84,18 @@ class PPO:
         lambda_ = config.gae_lambda * (~rollout.ended).float()
         advantage = gae(reward, rollout.value, discount[..., None], lambda_[..., None])
         return advantage.sum(dim=-1), advantage + rollout.value[:-1]
+
+    def centred(self, advantage: Tensor, valid: Tensor) -> Tensor:
+        """The advantages `[T, B]` less their mean over the valid steps of all workers.
+
+        A constant is a baseline, and adds nothing to the expected gradient. An error that all values share is one.
+        Clipped ratios and few samples break the balance: advantages that are negative as a whole drive a settled policy
+        back to chance, positive ones settle it too soon. They are not divided by their deviation, which would make much
+        of a bonus that has all but gone.
+        """
+        sums = torch.stack((advantage[valid].sum(), valid.sum()))
+        self.optimiser.peers.average_(sums)
+        return advantage - sums[0] / sums[1].clamp(min=1.0)
 
     def minibatches(self, num_envs: int) -> Iterator[Tensor]:
         """Indices of environments, each environment once a pass."""

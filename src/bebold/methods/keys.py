@@ -37,14 +37,24 @@ def position(obs: Arrays, info: Arrays) -> np.ndarray:
 
 
 def pose(obs: Arrays, info: Arrays) -> np.ndarray:
-    """The agent itself: `info["agent_pos"] [B, 2]`, `obs["direction"] [B]`, and what it carries, wherever things lie.
-
-    In a MiniGrid view the agent stands in the middle of the last row, and its cell shows what it carries.
-    """
-    held = _get(obs, "image", "pose")[:, 3, 6]
+    """The agent itself, wherever things lie: `info["agent_pos"] [B, 2]`, `obs["direction"] [B]` and what it carries."""
+    held = touched(_get(obs, "image", "pose"))[:, 1]
     facing = _get(obs, "direction", "pose")[:, None]
     rows = np.concatenate([_get(info, "agent_pos", "pose"), facing, held], axis=1)
     return hash_rows(rows.astype(np.int64))
+
+
+def contact(obs: Arrays, info: Arrays) -> np.ndarray:
+    """What the agent carries and what it faces, wherever it is: two cells of a MiniGrid view (`touched`)."""
+    return hash_rows(np.ascontiguousarray(touched(_get(obs, "image", "contact"))))
+
+
+def touched(image: Any) -> Any:
+    """The cell in front of the agent and its own, `[..., 2, 3]` of views `[..., 7, 7, 3]`, arrays or tensors.
+
+    In a MiniGrid view the agent stands in the middle of the last row, and its cell shows what it carries.
+    """
+    return image[..., 3, 5:7, :]
 
 
 def discretised(obs: Arrays, info: Arrays, bin: float = 0.1) -> np.ndarray:
@@ -58,6 +68,7 @@ KEYS: dict[str, Callable[..., np.ndarray]] = {
     "full_state": full_state,
     "position": position,
     "pose": pose,
+    "contact": contact,
     "discretised": discretised,
 }
 """The choices of `IntrinsicConfig.key`."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from bebold.config import RNDConfig
 from bebold.encoding import OneHotLinear, distinct
 from bebold.errors import UsageError
+from bebold.methods.keys import touched
 from bebold.methods.novelty import Novelty, counted
 from bebold.optimise import Optimiser, Peers
 from bebold.rollout import Rollout
@@ -107,7 +108,9 @@ class RNDNovelty(Novelty):
         if self._prepared is not None and self._prepared[0]() is rollout:
             return self._prepared[1]
         every = rollout.obs[self.source].flatten(0, 1)
-        if self.config.encoding == "shapes":
+        if self.config.encoding == "contact":
+            every = touched(every).contiguous()
+        elif self.config.encoding == "shapes":
             every = every.clone()
             every[..., 1] = 0  # of (object, colour, state)
         first, inverse = distinct(every)
@@ -146,17 +149,17 @@ class _Scaled(nn.Module):
         return obs.flatten(1).float() * self.factor
 
 
-SOURCES = {"onehot": "image", "shapes": "image", "codes": "image", "raw": "vector"}
+SOURCES = {"onehot": "image", "contact": "image", "shapes": "image", "codes": "image", "raw": "vector"}
 """Which observation each `RNDConfig.encoding` reads."""
 
 
 def _network(config: RNDConfig, shape: tuple[int, ...], layers: int, generator: torch.Generator) -> nn.Sequential:
     """`layers` hidden layers with ReLU on the encoded observation; orthogonal weights, zero biases."""
-    size = math.prod(shape)
+    size = 2 * 3 if config.encoding == "contact" else math.prod(shape)
     widths = [size, *[config.hidden] * layers, config.outputs]
     linears: list[nn.Linear | OneHotLinear] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
     parts: list[nn.Module] = []
-    if config.encoding in ("onehot", "shapes"):
+    if config.encoding in ("onehot", "contact", "shapes"):
         linears[0] = OneHotLinear(size // 3, widths[1])
     else:
         parts.append(_Scaled(0.1 if config.encoding == "codes" else 1.0))
