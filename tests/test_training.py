@@ -34,8 +34,9 @@ SMALL = TrainConfig(
     device="cpu",
     checkpoint_interval=0.0,
     network=NetworkConfig(hidden=16, memory=16),
-    ppo=PPOConfig(minibatches=2, learning_rate_decay="none"),  # or a longer run would differ from its start
-    intrinsic=IntrinsicConfig(coefficient=0.1),
+    # Decay would make a longer run differ from a shorter one from the start.
+    ppo=PPOConfig(minibatches=2, learning_rate_decay="none"),
+    intrinsic=IntrinsicConfig(coefficient=0.1, coefficient_decay="none"),
     evaluation=EvaluationConfig(interval=1000, episodes=4),
 )
 CLOCKS = ("time/", "charts/steps_per_second")
@@ -121,8 +122,13 @@ def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, tmp_path
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_the_decay_of_the_learning_rate_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    config = replace(SMALL, total_steps=2000, ppo=replace(SMALL.ppo, learning_rate_decay="linear"))
+@pytest.mark.parametrize("decaying", ["learning rate", "bonus"])
+def test_decay_goes_on_where_it_stopped(decaying, tmp_path, monkeypatch):
+    config = replace(SMALL, total_steps=2000)
+    if decaying == "learning rate":
+        config = replace(config, ppo=replace(SMALL.ppo, learning_rate_decay="linear"))
+    else:
+        config = replace(config, intrinsic=replace(SMALL.intrinsic, coefficient_decay="linear"))
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "finished", property(lambda trainer: trainer.steps >= 1000))
         stopped = train(config, root=tmp_path / "stopped", quiet=True)

@@ -85,6 +85,8 @@ class IntrinsicConfig:
 
     coefficient: float | None = None
     """β: weight of the bonus; None takes the method's own, see docs/methods.md (0.1 and 0.05 in BeBold's appendix)."""
+    coefficient_decay: Literal["linear", "none"] = "linear"
+    """linear: β falls to 0 at `total_steps`, so that in the end the task alone counts (measured: ObstructedMaze)."""
     alpha: float = 0.5
     """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
     key: Key = "observation"

@@ -73,12 +73,15 @@ class Trainer:
     def update(self) -> dict[str, float]:
         """One turn of the loop. Returns what all workers together measured."""
         clock = Stopwatch()
+        progress = self.steps / self.config.total_steps
         with clock("collect"):
             rollout = self.collector.collect(self.policy)
         with clock("reward"):
             bonus = self.intrinsic.reward(rollout)
+            if self.config.intrinsic.coefficient_decay == "linear":
+                bonus = (1 - progress) * bonus
         with clock("learn"):
-            stats = self.learner.update(rollout, bonus, progress=self.steps / self.config.total_steps)
+            stats = self.learner.update(rollout, bonus, progress=progress)
         with clock("predict"):
             stats |= self.intrinsic.update(rollout)
         steps = int(rollout.valid.sum())
