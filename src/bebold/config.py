@@ -42,7 +42,7 @@ class PPOConfig:
     """Adam's ε (OpenAI baselines)."""
     max_grad_norm: float = 0.5
     """Global gradient norm is clipped to this (OpenAI baselines)."""
-    entropy: float = 1e-3
+    entropy: float = 2e-3
     """Entropy coefficient (measured: 5e-4, BeBold's, leaves some seeds stuck without a first reward)."""
     value_loss: float = 0.5
     """Weight of the value loss (OpenAI baselines)."""
@@ -56,7 +56,7 @@ class PPOConfig:
 class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
-    encoding: Literal["onehot", "contact", "shapes", "codes", "raw"] = "onehot"
+    encoding: Literal["onehot", "contact", "shapes", "codes", "raw"] = "contact"
     """One-hot vectors of the view, of the cells that the key `contact` looks at, or of the view without colours; codes
     of the view / 10; `raw` for vector observations."""
     hidden: int = 128
@@ -64,7 +64,7 @@ class RNDConfig:
     outputs: int = 64
     """Width of φ and φ'."""
     target_layers: int = 2
-    """Hidden layers of the target φ. With 0 (and 1 of φ') ObstructedMaze is learnt sooner, KCS3R3 later (measured)."""
+    """Hidden layers of the target φ."""
     predictor_layers: int = 3
     """Hidden layers of the predictor φ'; one more than the target (Burda et al. 2018)."""
     normalise_target: bool = True
@@ -89,8 +89,9 @@ class IntrinsicConfig:
     """linear: β falls to 0 at `total_steps`, so that in the end the task alone counts (measured: ObstructedMaze)."""
     alpha: float = 0.5
     """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
-    key: Key = "observation"
-    """What is the same state within an episode: the observation (Eq. 3), the full state (the authors' code), ..."""
+    key: Key = "contact"
+    """What is the same state within an episode: what the agent carries and faces (measured: decides ObstructedMaze-Full),
+    the observation (Eq. 3), the full state (the authors' code), ..."""
     key_bin: float = 0.1
     """Bin width of the `discretised` key, in the observation's own unit."""
     count_capacity: int = 2**24

@@ -38,11 +38,11 @@ RECIPES: dict[str, Recipe] = {
         "rnd",
         "clipped",
         "first_visit",
-        0.1,
+        3.0,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
     ),
     "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
-    "rnd-episodic": Recipe("rnd", "none", "first_visit", 0.1, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
+    "rnd-episodic": Recipe("rnd", "none", "first_visit", 3.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
         "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
     ),
@@ -50,13 +50,13 @@ RECIPES: dict[str, Recipe] = {
         "rnd",
         "unclipped",
         "first_visit",
-        0.1,
+        3.0,
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
     ),
     "bebold-count": Recipe(
         "count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
-    "episodic": Recipe("one", "none", "first_visit", 0.01, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
+    "episodic": Recipe("one", "none", "first_visit", 0.1, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
     "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
 
