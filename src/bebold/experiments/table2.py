@@ -8,17 +8,17 @@ from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.experiments.experiment import Experiment, cut_short
 
 STEPS = {
-    "MRN6": 5_000_000,
-    "MRN7S8": 5_000_000,
-    "MRN12S10": 5_000_000,
-    "KCS3R3": 5_000_000,
-    "KCS4R3": 10_000_000,
-    "KCS5R3": 10_000_000,
+    "MRN6": 3_000_000,
+    "MRN7S8": 3_000_000,
+    "MRN12S10": 3_000_000,
+    "KCS3R3": 4_000_000,
+    "KCS4R3": 6_000_000,
+    "KCS5R3": 8_000_000,
     "KCS6R3": 10_000_000,
-    "OM2Dlh": 15_000_000,
-    "OM2Dlhb": 15_000_000,
-    "OM1Q": 15_000_000,
-    "OM2Q": 30_000_000,
+    "OM2Dlh": 6_000_000,
+    "OM2Dlhb": 8_000_000,
+    "OM1Q": 10_000_000,
+    "OM2Q": 16_000_000,
     "OMFull": 30_000_000,
 }
 """Environment steps of each run. The paper's are 120 M."""
