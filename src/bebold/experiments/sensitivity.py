@@ -7,12 +7,12 @@ from dataclasses import replace
 from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.experiments.experiment import Experiment, cut_short
 
-ENTROPIES = (1e-4, 5e-4, 1e-3)
-"""The paper's."""
-BETAS = (0.01, 0.05, 0.1, 0.3)
-"""The paper's three, and one above: a smaller novelty may want a larger β."""
+ENTROPIES = (1e-4, 5e-4, 1e-3, 2e-3)
+"""The paper's three, and ours."""
+BETAS = (0.01, 0.05, 0.1, 0.5, 2.0)
+"""The paper's three, and up to ours: first visits of contacts are rarer than those of observations."""
 SEEDS = (1, 2)
-STEPS = 10_000_000
+STEPS = 4_000_000
 
 
 def label(entropy: float, beta: float) -> str:
