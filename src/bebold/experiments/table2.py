@@ -40,8 +40,8 @@ ROWS = (
 _RUNS = tuple(
     replace(row, task=task, seed=seed, total_steps=steps, workers=1)
     for row, seeds in ROWS
-    for task, steps in STEPS.items()
     for seed in seeds
+    for task, steps in STEPS.items()
 )
 
 TABLE2 = Experiment(

@@ -38,11 +38,11 @@ RECIPES: dict[str, Recipe] = {
         "rnd",
         "clipped",
         "first_visit",
-        2.0,
+        1.0,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
     ),
     "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
-    "rnd-episodic": Recipe("rnd", "none", "first_visit", 2.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
+    "rnd-episodic": Recipe("rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
         "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
     ),
@@ -50,7 +50,7 @@ RECIPES: dict[str, Recipe] = {
         "rnd",
         "unclipped",
         "first_visit",
-        2.0,
+        1.0,
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
     ),
     "bebold-count": Recipe(
