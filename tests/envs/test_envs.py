@@ -106,6 +106,16 @@ def test_another_environment_can_keep_its_seed() -> None:
     envs.close()
 
 
+@pytest.mark.parametrize(("id", "limit"), [("MRN6", 7), ("CartPole-v1", 7), ("CartPole-v1", 10**6)])
+def test_episodes_can_be_cut_shorter_but_not_longer(id: str, limit: int) -> None:
+    envs = make_envs(id, 1, seed=0, max_episode_steps=limit)
+    envs.reset()
+    for step in range(1, 8):
+        truncated = envs.step(np.array([step % 2]))[3]
+        assert truncated[0] == (step == limit)
+    envs.close()
+
+
 def test_minigrid_tasks_without_an_engine_come_from_farama() -> None:
     envs = make_envs("MiniGrid-MemoryS7-v0", 2, seed=0)
     observation, _ = envs.reset()

@@ -141,6 +141,35 @@ def test_success_on_the_last_step_terminates_and_truncates() -> None:
     assert info["episode"]["r"][0] == reward[0] and info["episode"]["l"][0] == 100
 
 
+def test_shorter_episodes_are_the_beginnings_of_longer_ones() -> None:
+    short, long = MiniGridVectorEnv("OMFull", 4, max_episode_steps=50), MiniGridVectorEnv("OMFull", 4)
+    first, second = short.reset(seed=3), long.reset(seed=3)
+    for step, action in enumerate(random_actions(50, 4), start=1):
+        assert_equal(first[0], second[0])
+        *first, truncated, info = short.step(action)
+        *second, _, _ = long.step(action)
+        np.testing.assert_array_equal(first[1], second[1])
+        assert truncated.all() == (step == 50)
+    assert info["episode"]["l"].tolist() == [50] * 4
+    late = long.get_state()
+    short.set_state(late)  # of an episode that is longer already than it may be: it ends at the next step
+    assert short.step(np.zeros(4, int))[3].all()
+    assert MiniGridVectorEnv("MRN6", 1, max_episode_steps=10**6).max_episode_steps == 120
+    with pytest.raises(ValueError, match="must not be negative"):
+        MiniGridVectorEnv("MRN6", 1, max_episode_steps=-1)
+
+
+def test_a_success_pays_the_same_in_shorter_episodes() -> None:
+    envs = MiniGridVectorEnv("MiniGrid-Empty-5x5-v0", 1, max_episode_steps=10)
+    theirs = make_farama("MiniGrid-Empty-5x5-v0")
+    envs.reset(seed=0)
+    theirs.reset(seed=0)
+    for action in (FORWARD, FORWARD, TURN_RIGHT, FORWARD, FORWARD):
+        reward = envs.step(np.array([action]))[1]
+        their_reward = theirs.step(action)[1]
+    assert reward[0] == their_reward > 0
+
+
 def test_the_step_after_an_end_only_resets() -> None:
     envs = MiniGridVectorEnv("MiniGrid-Empty-5x5-v0", 1)
     envs.reset(seed=0)

@@ -26,6 +26,7 @@ def make_envs(
     seed: Seed = None,
     full_grid: bool = False,
     fixed_seed: int | None = None,
+    max_episode_steps: int = 0,
 ) -> VectorEnv:
     """Make `num_envs` copies of an environment.
 
@@ -43,6 +44,8 @@ def make_envs(
         Observe the whole grid too, as `grid` uint8 [B, W, H, 3] (MiniGrid only).
     fixed_seed
         Start every episode of every environment as `reset(seed=fixed_seed)` does.
+    max_episode_steps
+        Time out after so many steps, if not before; 0: the environment's own limit.
     """
     try:
         task = find_task(id)
@@ -53,10 +56,12 @@ def make_envs(
             raise
         if full_grid:
             raise ValueError(f"Only MiniGrid tasks have a full grid; make {id} without full_grid.") from None
-        return make_other_envs(str(id), num_envs, seed=seed, fixed_seed=fixed_seed)
+        return make_other_envs(str(id), num_envs, seed=seed, fixed_seed=fixed_seed, max_episode_steps=max_episode_steps)
     from bebold.gridworld.vector import MiniGridVectorEnv
 
-    envs = MiniGridVectorEnv(task, num_envs, full_grid=full_grid, fixed_seed=fixed_seed)
+    envs = MiniGridVectorEnv(
+        task, num_envs, full_grid=full_grid, fixed_seed=fixed_seed, max_episode_steps=max_episode_steps
+    )
     if seed is not None:
         envs.seed_generators(seed)
     return envs

@@ -20,13 +20,18 @@ def is_known(id: str) -> bool:
     return ":" in id or id in gymnasium.registry
 
 
-def make_other_envs(id: str, num_envs: int, *, seed: Seed = None, fixed_seed: int | None = None) -> VectorEnv:
+def make_other_envs(
+    id: str, num_envs: int, *, seed: Seed = None, fixed_seed: int | None = None, max_episode_steps: int = 0
+) -> VectorEnv:
     """`num_envs` copies of a Gymnasium environment, stepped one after the other."""
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, not {num_envs}.")
 
     def make() -> gymnasium.Env:
-        return DictObservation(gymnasium.make(id), fixed_seed)
+        env = gymnasium.make(id)
+        if max_episode_steps:
+            env = gymnasium.wrappers.TimeLimit(env, max_episode_steps)
+        return DictObservation(env, fixed_seed)
 
     envs = SyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
     return EpisodeInfo(envs, seed)

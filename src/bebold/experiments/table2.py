@@ -19,7 +19,7 @@ STEPS = {
     "OM2Dlhb": 8_000_000,
     "OM1Q": 10_000_000,
     "OM2Q": 16_000_000,
-    "OMFull": 30_000_000,
+    "OMFull": 24_000_000,
 }
 """Environment steps of each run. The paper's are 120 M."""
 

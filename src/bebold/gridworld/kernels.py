@@ -108,6 +108,7 @@ def step(
     hits_obstacle,
     doors_in_order,
     reward_at,
+    max_steps,
     cells,
     agent,
     carried,
@@ -122,10 +123,10 @@ def step(
     """Play one action in every environment that is not `resetting`.
 
     `hits_obstacle` bool [B] marks agents that face something they must not walk into (Dynamic-Obstacles),
-    `doors_in_order` selects the rule of RedBlueDoors, `reward_at` float64 [max_steps + 1] is the reward of a
-    success at each time. Writes `reward` float64 [B], `terminated` and `truncated` bool [B].
+    `doors_in_order` selects the rule of RedBlueDoors, `reward_at` float64 is the reward of a success at
+    each time, and episodes are cut off after `max_steps`. Writes `reward` float64 [B], `terminated` and
+    `truncated` bool [B].
     """
-    max_steps = reward_at.shape[0] - 1
     for b in range(actions.shape[0]):
         reward[b] = 0.0
         terminated[b] = False

@@ -37,6 +37,8 @@ class MiniGridVectorEnv(VectorEnv):
         Also observe the whole grid.
     fixed_seed
         Play one level for ever: every episode of every environment starts as after `reset(seed=fixed_seed)`.
+    max_episode_steps
+        Time out after so many steps, if not before; 0: the task's own limit. Rewards are as without.
     render_mode
         `None` or `"rgb_array"`.
     """
@@ -48,10 +50,13 @@ class MiniGridVectorEnv(VectorEnv):
         *,
         full_grid: bool = False,
         fixed_seed: int | None = None,
+        max_episode_steps: int = 0,
         render_mode: str | None = None,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, not {num_envs}.")
+        if max_episode_steps < 0:
+            raise ValueError(f"max_episode_steps must not be negative; {max_episode_steps} is.")
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f'render_mode must be None or "rgb_array", not {render_mode!r}.')
         self.task = find_task(task)
@@ -72,6 +77,7 @@ class MiniGridVectorEnv(VectorEnv):
         self._parameters = np.array([number for _, number in self.task.parameters], dtype=np.int64)
         self._doors_in_order = self.task.family == "red_blue_doors"
         limit = self.task.max_steps
+        self.max_episode_steps = min(max_episode_steps, limit) or limit
         self._reward_at = np.array([1 - 0.9 * (step / limit) for step in range(limit + 1)])
         self._fixed_generator = None if fixed_seed is None else seeded_generator(fixed_seed)
         self._state = State.empty(self.task, num_envs)
@@ -213,6 +219,7 @@ class MiniGridVectorEnv(VectorEnv):
             self._state.hits_obstacle,
             self._doors_in_order,
             self._reward_at,
+            self.max_episode_steps,
             self._state.cells,
             self._state.agent,
             self._state.carried,
