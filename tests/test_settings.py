@@ -13,7 +13,7 @@ from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOC
 from bebold.errors import UsageError
 from bebold.evaluation import PROGRESS_SEED, TEST_SEED
 from bebold.gridworld.tasks import UnknownTask
-from bebold.settings import from_yaml, resolve, to_yaml, validate, worker_count
+from bebold.settings import from_yaml, to_yaml, validate, worker_count
 
 CONFIG = TrainConfig(task="KCS4R3", method="rnd", seed=3)
 
@@ -119,22 +119,6 @@ def test_commits_of_settings_files_old_and_edited() -> None:
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(UnknownTask, match="did you mean KCS3R3"):
         validate(TrainConfig(task="KCS3R33"))
-
-
-def test_the_limit_of_episodes_is_that_of_the_family_unless_given() -> None:
-    limits = {
-        (task, given): resolve(TrainConfig(task=task, max_episode_steps=given)).max_episode_steps
-        for task in ("KCS6R3", "OMFull")
-        for given in (None, 0, 50)
-    }
-    assert limits == {
-        ("KCS6R3", None): 0,
-        ("KCS6R3", 0): 0,
-        ("KCS6R3", 50): 50,
-        ("OMFull", None): 800,
-        ("OMFull", 0): 0,
-        ("OMFull", 50): 50,
-    }
 
 
 def test_workers_share_evenly(monkeypatch: pytest.MonkeyPatch) -> None:

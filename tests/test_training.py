@@ -29,7 +29,6 @@ SMALL = TrainConfig(
     seed=3,
     total_steps=4000,
     num_envs=16,
-    max_episode_steps=0,
     unroll=16,
     workers=1,
     device="cpu",

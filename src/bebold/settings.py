@@ -39,8 +39,6 @@ LEVELS = 1_000_000
 """Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""
 SEEDS = 1000
 """Seeds of training runs are below this: the levels beyond SEEDS * LEVELS are for evaluation."""
-EPISODE_LIMITS = {"obstructed_maze": 800}
-"""`max_episode_steps` of each family of tasks that is given one; measured, docs/research-log.md."""
 LARGEST = {
     "total_steps": 10**12 - 1,  # twelve digits in a checkpoint's name
     "num_envs": 2**16,  # fewer than LEVELS
@@ -155,8 +153,8 @@ def from_dict(cls: type[T], values: Mapping[str, Any], source: str, prefix: str 
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
-    if kind in (float | None, int | None):
-        return None if value is None else _convert(get_args(kind)[0], value, where)
+    if kind == float | None:
+        return None if value is None else _convert(float, value, where)
     if get_origin(kind) is Literal:
         if value in get_args(kind):
             return value
@@ -243,17 +241,14 @@ def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tu
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The settings with what was left open filled in: by the machine, the method and the family of the task."""
+    """The settings with what was left open filled in: the number of workers, and the method's own coefficient."""
     from bebold.methods.recipes import find_recipe
 
     coefficient = config.intrinsic.coefficient
     if coefficient is None:
         coefficient = find_recipe(config.method).coefficient
     intrinsic = replace(config.intrinsic, coefficient=coefficient)
-    limit = config.max_episode_steps
-    if limit is None:
-        limit = EPISODE_LIMITS.get(find_task(config.task).family, 0)
-    return replace(config, workers=worker_count(config), intrinsic=intrinsic, max_episode_steps=limit)
+    return replace(config, workers=worker_count(config), intrinsic=intrinsic)
 
 
 def worker_count(config: TrainConfig, cores: int = 0) -> int:

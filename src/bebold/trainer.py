@@ -36,7 +36,6 @@ class Trainer:
         self.task = find_task(config.task)
         device = choose_device(config.device)
         share = config.num_envs // workers.size
-        assert config.max_episode_steps is not None, "settings.resolve fills it in"
         envs = make_envs(self.task, share, max_episode_steps=config.max_episode_steps)
         self.policy = make_policy(config, envs).to(device)
         self.intrinsic = build_intrinsic(
