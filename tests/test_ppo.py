@@ -127,10 +127,25 @@ def test_advantages_are_centred_over_the_valid_steps_of_all_workers():
 
     class Two(Peers):
         def average_(self, tensor):
+            torch.testing.assert_close(tensor, sums[0])
             tensor.copy_((sums[0] + sums[1]) / 2)
 
     one = PPO(make_policy(), PPOConfig(), coefficient=0.1, peers=Two()).centred(*halves[0])
     torch.testing.assert_close(one, whole[:, :1])
+
+
+def test_an_error_that_all_values_share_teaches_the_policy_nothing(monkeypatch):
+    bonus, gradients = torch.rand(T, B), []
+    plain = PPO.advantages
+    for error in (0.0, 3.0):
+        monkeypatch.setattr(PPO, "advantages", lambda *given, e=error: (plain(*given)[0] - e, plain(*given)[1]))
+        policy = make_policy()
+        PPO(policy, PPOConfig(epochs=1, minibatches=1, max_grad_norm=1e9), coefficient=0.1).update(
+            make_rollout(), bonus
+        )
+        gradients.append(policy.memory_head.weight.grad[:A].clone())
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 1e-4
 
 
 def test_the_learning_rate_falls_to_zero():

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bebold import aggregate, groups, report, tables
 from bebold.cli import main
-from bebold.config import EvaluationConfig, IntrinsicConfig, TrainConfig
+from bebold.config import EvaluationConfig, IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
@@ -77,7 +77,12 @@ def test_settings_that_do_not_matter_to_an_average(tmp_path: Path, caplog: pytes
         total_steps=5,
         evaluation=EvaluationConfig(interval=1, episodes=1),
     )
-    assert differences(TrainConfig(task="KCS4R3"), other, groups.MAY_DIFFER) == []
+    assert differences(TrainConfig(task="KCS4R3"), other, groups.MAY_DIFFER) == [("total_steps", 10_000_000, 5)]
+    constant = TrainConfig(
+        ppo=PPOConfig(learning_rate_decay="none"), intrinsic=IntrinsicConfig(coefficient_decay="none")
+    )
+    assert differences(TrainConfig(task="KCS4R3"), other, groups.may_differ(constant)) == []
+    assert groups.may_differ(other) == groups.MAY_DIFFER
     changed = replace(other, stop_when_solved=True, intrinsic=IntrinsicConfig(alpha=1.0))
     found = differences(other, changed, groups.MAY_DIFFER)
     assert found == [("stop_when_solved", False, True), ("intrinsic.alpha", 0.5, 1.0)]

@@ -140,6 +140,31 @@ def test_decay_goes_on_where_it_stopped(decaying, tmp_path, monkeypatch):
     assert metrics(constant) != metrics(whole)
 
 
+def test_the_learner_is_given_less_and_less_of_the_bonus(monkeypatch):
+    config = replace(SMALL, total_steps=2000, intrinsic=replace(SMALL.intrinsic, coefficient_decay="linear"))
+    trainer = Trainer(config, Workers())
+    paid, given = [], []
+    reward, update = trainer.intrinsic.reward, trainer.learner.update
+    monkeypatch.setattr(trainer.intrinsic, "reward", lambda rollout: paid.append(reward(rollout)) or paid[-1])
+    monkeypatch.setattr(
+        trainer.learner, "update", lambda rollout, bonus, **rest: given.append(bonus) or update(rollout, bonus, **rest)
+    )
+    steps = []
+    for _ in range(4):
+        steps.append(trainer.steps)
+        trainer.update()
+    for before, whole, part in zip(steps, paid, given, strict=True):
+        assert whole.sum() > 0
+        torch.testing.assert_close(part, (1 - before / 2000) * whole)
+    assert steps[-1] > 500
+
+
+def test_training_episodes_can_be_cut_short():
+    trainer = Trainer(replace(SMALL, max_episode_steps=5), Workers())
+    stats = trainer.update()
+    assert stats["charts/episodes"] > 0 and stats["charts/episodic_length"] <= 5
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_at_any_moment_and_resumed_equals_uninterrupted(workers, tmp_path):
     config = replace(SMALL, workers=workers, total_steps=10**6)

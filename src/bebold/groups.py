@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from bebold.config import TrainConfig
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
 from bebold.settings import differences
@@ -12,7 +13,7 @@ from bebold.settings import differences
 Groups = Mapping[tuple[str, str], Sequence[Result]]
 """The runs of each (task, name), by seed."""
 
-MAY_DIFFER = {"task", "seed", "label", "workers", "device", "checkpoint_interval", "total_steps", "evaluation"}
+MAY_DIFFER = {"task", "seed", "label", "workers", "device", "checkpoint_interval", "evaluation"}
 """Settings that do not change what is learnt from a step. `task` is among them since one task has several names."""
 
 _log = logging.getLogger(__name__)
@@ -29,11 +30,17 @@ def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
     return {key: runs for key, runs in groups.items() if runs}
 
 
+def may_differ(config: TrainConfig) -> set[str]:
+    """The settings in which runs that are averaged with this one may differ: not the end to which anything falls."""
+    falls = "linear" in (config.ppo.learning_rate_decay, config.intrinsic.coefficient_decay)
+    return MAY_DIFFER if falls else MAY_DIFFER | {"total_steps"}
+
+
 def warn_of_mixtures(groups: Groups) -> None:
     """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
     for (task, name), (first, *others) in groups.items():
         for other in others:
-            different = differences(first.config, other.config, MAY_DIFFER)
+            different = differences(first.config, other.config, may_differ(first.config))
             if different:
                 _log.warning(
                     "%s and %s are both %s on %s but differ in %s; give one of them a `label` in its config.yaml, or "

@@ -84,6 +84,11 @@ def test_contact_key_is_what_faramas_environment_says_of_the_load_and_the_cell_a
     assert len(set(contacts)) == len(set(keys)) == len(set(zip(contacts, keys, strict=True)))
 
 
+def test_there_are_no_contacts_in_other_images():
+    with pytest.raises(UsageError, match="this image is 84 x 84 x 3; choose the key observation"):
+        make_key("contact")({"image": np.zeros((2, 84, 84, 3), np.uint8)}, {})
+
+
 def test_discretised_key_is_the_cell_of_a_grid_through_zero():
     key = make_key("discretised", bin=0.5)
     vectors = np.array([[0.1, -0.1], [0.4, -0.4], [0.6, -0.1], [0.1, 0.1]])

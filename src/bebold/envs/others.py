@@ -26,6 +26,8 @@ def make_other_envs(
     """`num_envs` copies of a Gymnasium environment, stepped one after the other."""
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, not {num_envs}.")
+    if max_episode_steps < 0:
+        raise ValueError(f"max_episode_steps must not be negative; {max_episode_steps} is.")
 
     def make() -> gymnasium.Env:
         env = gymnasium.make(id)

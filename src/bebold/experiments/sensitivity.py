@@ -39,7 +39,7 @@ SENSITIVITY = Experiment(
     "sensitivity",
     "Entropy and bonus coefficients on KeyCorridorS4R3",
     _RUNS,
-    tuple(cut_short(replace(run, num_envs=64)) for run in _RUNS if run.seed == 1)[::5],
+    tuple(cut_short(replace(run, num_envs=64)) for run in _RUNS if run.seed == 1)[:: len(BETAS) + 1],
     grid=tuple(
         tuple((label(entropy, beta), f"entropy {entropy:g}, β {beta:g}") for beta in BETAS) for entropy in ENTROPIES
     ),

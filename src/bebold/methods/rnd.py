@@ -155,7 +155,7 @@ SOURCES = {"onehot": "image", "contact": "image", "shapes": "image", "codes": "i
 
 def _network(config: RNDConfig, shape: tuple[int, ...], layers: int, generator: torch.Generator) -> nn.Sequential:
     """`layers` hidden layers with ReLU on the encoded observation; orthogonal weights, zero biases."""
-    size = 2 * 3 if config.encoding == "contact" else math.prod(shape)
+    size = touched(torch.empty(shape)).numel() if config.encoding == "contact" else math.prod(shape)
     widths = [size, *[config.hidden] * layers, config.outputs]
     linears: list[nn.Linear | OneHotLinear] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
     parts: list[nn.Module] = []
