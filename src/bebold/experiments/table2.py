@@ -8,9 +8,9 @@ from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.experiments.experiment import Experiment, cut_short
 
 STEPS = {
-    "MRN6": 3_000_000,
+    "MRN6": 5_000_000,
     "MRN7S8": 3_000_000,
-    "MRN12S10": 3_000_000,
+    "MRN12S10": 5_000_000,
     "KCS3R3": 4_000_000,
     "KCS4R3": 6_000_000,
     "KCS5R3": 8_000_000,
