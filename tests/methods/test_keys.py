@@ -49,36 +49,34 @@ def test_position_key_counts_cells_whatever_the_dtype():
     assert (keys == make_key("position")({}, {"agent_pos": xy.astype(np.int32)})).all()
 
 
-def test_pose_key_is_what_faramas_environment_says_of_its_agent():
+def walk(steps=3000):
+    """Farama's environment, what it shows, and (type, colour) of the load, at each step of a random walk."""
     env = make_farama("MiniGrid-ObstructedMaze-1Dlhb-v0").unwrapped
-    key, poses, keys = make_key("pose"), [], []
-    actions = np.random.default_rng(1).choice(6, p=[0.2, 0.2, 0.25, 0.15, 0.1, 0.1], size=3000)
+    actions = np.random.default_rng(1).choice(6, p=[0.2, 0.2, 0.25, 0.15, 0.1, 0.1], size=steps)
     obs, _ = env.reset(seed=0)
     for action in actions:
-        seen = {"image": obs["image"][None], "direction": np.array([obs["direction"]])}
-        keys.append(int(key(seen, {"agent_pos": np.array([env.agent_pos])})[0]))
-        held = env.carrying and (env.carrying.type, env.carrying.color)
-        poses.append((*map(int, env.agent_pos), int(env.agent_dir), held))
+        yield env, obs, env.carrying and (env.carrying.type, env.carrying.color)
         obs, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             obs, _ = env.reset()
+
+
+def test_pose_key_is_what_faramas_environment_says_of_its_agent():
+    key, poses, keys = make_key("pose"), [], []
+    for env, obs, held in walk():
+        seen = {"image": obs["image"][None], "direction": np.array([obs["direction"]])}
+        keys.append(int(key(seen, {"agent_pos": np.array([env.agent_pos])})[0]))
+        poses.append((*map(int, env.agent_pos), int(env.agent_dir), held))
     assert len({pose[3] for pose in poses}) >= 3  # nothing, a ball, a box or the key
     assert len(set(poses)) == len(set(keys)) == len(set(zip(poses, keys, strict=True)))
 
 
 def test_contact_key_is_what_faramas_environment_says_of_the_load_and_the_cell_ahead():
-    env = make_farama("MiniGrid-ObstructedMaze-1Dlhb-v0").unwrapped
     key, contacts, keys = make_key("contact"), [], []
-    actions = np.random.default_rng(1).choice(6, p=[0.2, 0.2, 0.25, 0.15, 0.1, 0.1], size=3000)
-    obs, _ = env.reset(seed=0)
-    for action in actions:
+    for env, obs, held in walk():
         keys.append(int(key({"image": obs["image"][None]}, {})[0]))
         faced = env.grid.get(*env.front_pos)
-        held = env.carrying and (env.carrying.type, env.carrying.color)
         contacts.append((held, faced and faced.encode()))
-        obs, _, terminated, truncated, _ = env.step(action)
-        if terminated or truncated:
-            obs, _ = env.reset()
     assert len({held for held, _ in contacts}) >= 3  # nothing, a ball, a box or the key
     assert len({faced for _, faced in contacts}) >= 5
     assert len(set(contacts)) == len(set(keys)) == len(set(zip(contacts, keys, strict=True)))
