@@ -1,16 +1,19 @@
 """The collector against a plain loop over Farama's environment."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
 
-from bebold.collect import Collector, to_arrays, to_tensors
+from bebold.collect import Collector, Pipeline, to_arrays, to_tensors
 from bebold.config import NetworkConfig
 from bebold.envs import make_envs
 from bebold.gridworld.tasks import find_task, make_farama
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
 from bebold.networks import ActorCritic
+from bebold.rollout import Rollout
 
 TASK = "MiniGrid-Empty-5x5-v0"
 
@@ -124,3 +127,74 @@ def test_arrays_survive_as_tensors():
             assert back[name].dtype == value.dtype
             assert np.array_equal(back[name], value)
     assert back["words"] == "name"
+
+
+def changed(policy, turn):
+    """What a learner does to the weights, in this test."""
+    with torch.no_grad():
+        policy.memory_head.bias[turn % 7] += 1.0
+
+
+def assert_equal(one, other):
+    for field in fields(Rollout):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name == "obs":
+            assert a.keys() == b.keys()
+            assert all(torch.equal(a[name], b[name]) for name in a)
+        else:
+            assert a is b is None or torch.equal(a, b)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_the_acting_weights_are_a_fixed_number_of_updates_behind(lag):
+    """Rollout k is of the weights after max(k - lag, 0) updates, while k updates have been made when it is learnt."""
+    policy, reference, collector = make_policy(), make_policy(), make_collector(unroll=20)
+    expected = []
+    for k in range(6):
+        if k > lag:
+            changed(reference, k - lag - 1)
+        expected.append(collector.collect(reference))
+    pipeline = Pipeline(make_collector(unroll=20), lag)
+    finished = []
+    for k in range(6):
+        assert_equal(pipeline.next(policy), expected[k])
+        finished += pipeline.finished_episodes()
+        changed(policy, k)
+    ended = sum(int(rollout.ended.sum()) for rollout in expected)
+    assert len(finished) >= ended - 3
+
+
+@pytest.mark.parametrize("lag", [0, 2])
+def test_a_saved_pipeline_goes_on_as_if_nothing_had_happened(lag, tmp_path):
+    policy, pipeline = make_policy(), Pipeline(make_collector(unroll=70), lag)
+    for turn in range(3):
+        pipeline.next(policy)
+        changed(policy, turn)
+    pipeline.finished_episodes()
+    torch.save(pipeline.state_dict(), tmp_path / "state")
+    fresh = Pipeline(make_collector(unroll=70), lag)
+    fresh.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    for turn in range(4):
+        one, other = pipeline.next(policy), fresh.next(policy)
+        assert_equal(one, other)
+        assert pipeline.finished_episodes() == fresh.finished_episodes()
+        changed(policy, turn)
+
+
+def test_a_pipeline_of_another_lag_or_other_environments_is_refused():
+    policy, pipeline = make_policy(), Pipeline(make_collector(unroll=20), 2)
+    pipeline.next(policy)
+    state = pipeline.state_dict()
+    with pytest.raises(ValueError, match="2 rollouts wait in it, and policy_lag is 1"):
+        Pipeline(make_collector(unroll=20), 1).load_state_dict(state)
+    with pytest.raises(ValueError, match="other environments"):
+        Pipeline(make_collector(unroll=30), 2).load_state_dict(state)
+
+
+def test_what_fails_in_the_thread_is_raised():
+    pipeline = Pipeline(make_collector(unroll=5), 1)
+    pipeline.next(make_policy())
+    pipeline.collector.envs.step = None
+    with pytest.raises(TypeError):
+        for _ in range(3):
+            pipeline.next(make_policy())

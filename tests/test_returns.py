@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bebold.returns import discounts, gae
+from bebold.returns import discounts, gae, reward_streams, vtrace
 
 
 def literal_gae(reward, value, discount, lambda_):
@@ -69,3 +69,64 @@ def test_value_heads_are_independent():
     for head in range(2):
         alone = gae(reward[..., head], value[..., head], discount[..., 0], lambda_[..., 0])
         torch.testing.assert_close(both[..., head], alone)
+
+
+def literal_vtrace(log_ratio, reward, value, discount, ends, rho_clip, c_clip):
+    """v_s = V(x_s) + Σ_t γ^{t-s} (Π_{s≤i<t} c_i) δ_t V (Espeholt et al. 2018, Eq. 1), up to the episode's end."""
+    steps, num_envs = reward.shape
+    ratio = log_ratio.exp()
+    target, advantage = torch.zeros(steps, num_envs), torch.zeros(steps, num_envs)
+    for b in range(num_envs):
+
+        def rho(t, b=b):
+            return min(rho_clip, float(ratio[t, b]))
+
+        def delta(t, b=b):
+            return rho(t) * (reward[t, b] + discount[t, b] * value[t + 1, b] - value[t, b])
+
+        for s in range(steps):
+            total, weight = value[s, b], 1.0
+            for t in range(s, steps):
+                total = total + weight * delta(t)
+                weight *= float(discount[t, b]) * min(c_clip, float(ratio[t, b]))
+                if ends[t, b]:
+                    break
+            target[s, b] = total
+        for s in range(steps):
+            following = value[s + 1, b] if ends[s, b] or s + 1 == steps else target[s + 1, b]
+            advantage[s, b] = rho(s) * (reward[s, b] + discount[s, b] * following - value[s, b])
+    return target, advantage
+
+
+@pytest.mark.parametrize("bootstrap", [True, False])
+@pytest.mark.parametrize(("rho_clip", "c_clip"), [(1.0, 1.0), (2.0, 0.5)])
+def test_vtrace_is_the_literal_sum(bootstrap, rho_clip, c_clip):
+    generator = torch.Generator().manual_seed(3)
+    log_ratio = 0.5 * torch.randn(12, 5, generator=generator)
+    reward = torch.randn(12, 5, generator=generator)
+    value = torch.randn(13, 5, generator=generator)
+    terminated = torch.rand(12, 5, generator=generator) < 0.15
+    truncated = torch.rand(12, 5, generator=generator) < 0.15
+    ends = terminated | truncated
+    discount = discounts(terminated, truncated, 0.9, bootstrap_timeouts=bootstrap)
+    expected = literal_vtrace(log_ratio, reward, value, discount, ends, rho_clip, c_clip)
+    result = vtrace(log_ratio, reward, value, discount, (~ends).float(), rho_clip=rho_clip, c_clip=c_clip)
+    for got, wanted in zip(result, expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_on_the_policys_own_experience_vtrace_is_the_return():
+    """Ratios 1: v_t is the n-step return up to the end of the rollout, as GAE's with λ = 1."""
+    generator = torch.Generator().manual_seed(4)
+    reward, value = torch.randn(9, 4, generator=generator), torch.randn(10, 4, generator=generator)
+    discount, lambda_ = torch.full((9, 4), 0.9), torch.ones(9, 4)
+    target, advantage = vtrace(torch.zeros(9, 4), reward, value, discount, lambda_)
+    expected = gae(reward, value, discount, lambda_)
+    torch.testing.assert_close(target, expected + value[:-1])
+    torch.testing.assert_close(advantage, expected)
+
+
+def test_reward_streams():
+    extrinsic, intrinsic = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.5, 0.25]])
+    assert reward_streams(extrinsic, intrinsic, 1).tolist() == [[[1.5], [2.25]]]
+    assert reward_streams(extrinsic, intrinsic, 2).tolist() == [[[1.0, 0.5], [2.0, 0.25]]]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
+from bebold.config import EvaluationConfig, IMPALAConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import evaluate, load_policy
 from bebold.interrupts import Interrupted
@@ -110,9 +110,19 @@ def test_the_run_folder_tells_what_happened(uninterrupted):
     assert len(evaluate(policy, config.task, episodes=2, engine="fast").returns) == 2
 
 
-@pytest.mark.parametrize("method", ["bebold", "bebold-count", "none"])
-def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, tmp_path):
-    config = replace(SMALL, method=method, total_steps=2000)
+@pytest.mark.parametrize(
+    ("method", "learner", "lag"),
+    [
+        ("bebold", "ppo", 0),
+        ("bebold-count", "ppo", 1),
+        ("none", "ppo", 0),
+        ("none", "impala", 0),
+        ("bebold", "impala", 2),
+    ],
+)
+def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, learner, lag, tmp_path):
+    impala = IMPALAConfig(learning_rate_decay="none")
+    config = replace(SMALL, method=method, learner=learner, policy_lag=lag, impala=impala, total_steps=2000)
     whole = train(config, root=tmp_path / "whole", quiet=True)
     half = train(replace(config, total_steps=1000), root=tmp_path / "half", quiet=True)
     assert len(metrics(half)) < len(metrics(whole))

@@ -145,10 +145,10 @@ def collection_speed(task: str, seconds: float = 1.5) -> float:
     with prepared_process():
         config = resolve(TrainConfig(task=task, num_envs=NUM_ENVS // 2, device="cpu", workers=1))
         trainer = Trainer(config, Workers())
-        trainer.collector.collect(trainer.policy)
+        trainer.pipeline.collector.collect(trainer.policy)
         begun, steps = time.perf_counter(), 0
         while time.perf_counter() - begun < seconds:
-            steps += int(trainer.collector.collect(trainer.policy).valid.sum())
+            steps += int(trainer.pipeline.collector.collect(trainer.policy).valid.sum())
         return steps / (time.perf_counter() - begun)
 
 

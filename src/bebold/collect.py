@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -162,6 +166,80 @@ class Collector:
 
     def _start_tensor(self) -> Tensor:
         return torch.from_numpy(self.starts).to(self.device)
+
+
+class Pipeline:
+    """Collects ahead of the learner: the weights that act are `lag` updates behind those that learn from it.
+
+    With a lag of 1 or more, a thread collects the next rollout while the learner learns from the oldest that waits.
+    """
+
+    def __init__(self, collector: Collector, lag: int = 0):
+        self.collector = collector
+        self.lag = lag
+        self.waiting: deque[Rollout] = deque()
+        self._finished: list[tuple[float, int]] = []
+        self._actor: ActorCritic | None = None
+        self._thread = ThreadPoolExecutor(1) if lag else None
+        self._collecting: Future[Rollout] | None = None
+
+    def next(self, policy: ActorCritic) -> Rollout:
+        """The rollout to learn from now."""
+        if self._thread is None:
+            return self.collector.collect(policy)
+        self._join()
+        while len(self.waiting) < self.lag:
+            self.waiting.append(self.collector.collect(policy))
+        # Taken now, since the thread goes on adding to them: which ones are told must not depend on its speed.
+        self._finished += self.collector.finished_episodes()
+        if self._actor is None:
+            self._actor = copy.deepcopy(policy)
+        self._actor.load_state_dict(policy.state_dict())
+        self._collecting = self._thread.submit(self.collector.collect, self._actor)
+        return self.waiting.popleft()
+
+    def finished_episodes(self) -> list[tuple[float, int]]:
+        """Returns and lengths of the episodes that had ended when the last rollout was asked for."""
+        if self._thread is None:
+            return self.collector.finished_episodes()
+        finished, self._finished = self._finished, []
+        return finished
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next rollouts depend on, those that wait included; tensors and primitives only."""
+        self._join()
+        rollouts = [rollout.to("cpu") for rollout in self.waiting]
+        return self.collector.state_dict() | {
+            "waiting": [{f.name: getattr(rollout, f.name) for f in fields(Rollout)} for rollout in rollouts],
+            "episodes": list(self.collector.episodes),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a state of the same lag.
+
+        Raises
+        ------
+        ValueError : it is of another lag, or of other environments
+        """
+        self._join()
+        rollouts = [Rollout(**values).to(self.collector.device) for values in state.get("waiting", [])]
+        if len(rollouts) not in (0, self.lag):
+            raise ValueError(f"{len(rollouts)} rollouts wait in it, and policy_lag is {self.lag}")
+        self.collector.load_state_dict(state)
+        # Its observations fit, or it would not have been taken up: those that wait must be like them.
+        steps = self.collector.unroll + 1
+        shown = {n: ((steps, *x.shape), x.dtype) for n, x in self.collector.obs.items() if n != "episodic_count"}
+        for rollout in rollouts:
+            if {n: (tuple(x.shape), x.dtype) for n, x in rollout.obs.items()} != shown:
+                raise ValueError("the rollouts that wait in it are of other environments")
+        self.collector.episodes = [(float(r), int(length)) for r, length in state.get("episodes", [])]
+        self.waiting = deque(rollouts)
+        self._finished = []
+
+    def _join(self) -> None:
+        if self._collecting is not None:
+            collected, self._collecting = self._collecting, None
+            self.waiting.append(collected.result())
 
 
 def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:

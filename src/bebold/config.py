@@ -53,6 +53,38 @@ class PPOConfig:
 
 
 @dataclass(frozen=True)
+class IMPALAConfig:
+    """The V-trace actor-critic (Espeholt et al. 2018) as BeBold uses it; one step a rollout."""
+
+    discount: float = 0.99
+    """γ, per step (BeBold's released settings)."""
+    rho_clip: float = 1.0
+    """ρ̄: ratios in the temporal differences are clipped to this (Espeholt et al. 2018)."""
+    c_clip: float = 1.0
+    """c̄: ratios in the trace are clipped to this (Espeholt et al. 2018)."""
+    learning_rate: float = 1e-4
+    """RMSProp's step size (BeBold's appendix)."""
+    learning_rate_decay: Literal["linear", "none"] = "linear"
+    """linear: it falls to 0 at `total_steps` (BeBold's released settings)."""
+    rms_eps: float = 0.01
+    """RMSProp's ε (BeBold's appendix; 1e-5 in its released settings)."""
+    rms_decay: float = 0.99
+    """RMSProp's average of squared gradients (BeBold's released settings)."""
+    max_grad_norm: float = 40.0
+    """Global gradient norm is clipped to this (BeBold's released settings); losses are sums over time."""
+    entropy: float = 5e-4
+    """Entropy coefficient (BeBold's appendix)."""
+    value_loss: float = 0.5
+    """Weight of the value loss (BeBold's released settings)."""
+    extrinsic_scale: float = 1.0
+    """Factor on the environment's reward."""
+    reward_clip: float = 1.0
+    """r_e + β r_i is clamped to ± this (BeBold's released settings); 0: it is not."""
+    bootstrap_timeouts: bool = False
+    """Whether the value of the last observation stands for what a time-out cut off. False in the paper's code."""
+
+
+@dataclass(frozen=True)
 class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
@@ -134,6 +166,9 @@ class TrainConfig:
     """Steps of each environment per update, through which the memory learns (ours; 100 in BeBold)."""
     workers: int = 0
     """Data-parallel processes; 0: one per core, or one for a GPU. The global batch does not depend on it."""
+    policy_lag: int = 0
+    """Updates between the weights that act and those that learn from it. From 1 on the next rollout is collected while
+    the learner learns from one before. V-trace corrects for it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: CUDA when there is one."""
     checkpoint_interval: float = 60.0
@@ -141,7 +176,10 @@ class TrainConfig:
     preset: Literal["fast"] = "fast"
     """Set of defaults: fast is ours."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
+    learner: Literal["ppo", "impala"] = "ppo"
+    """Recurrent PPO (ours), or IMPALA's V-trace actor-critic (the paper's)."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    impala: IMPALAConfig = field(default_factory=IMPALAConfig)
     intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
@@ -149,3 +187,8 @@ class TrainConfig:
     def name(self) -> str:
         """The label, or else the method."""
         return self.label or self.method
+
+    @property
+    def learning(self) -> PPOConfig | IMPALAConfig:
+        """The settings of the learner that learns."""
+        return self.impala if self.learner == "impala" else self.ppo

@@ -32,7 +32,7 @@ def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 
 def may_differ(config: TrainConfig) -> set[str]:
     """The settings in which runs that are averaged with this one may differ: not the end to which anything falls."""
-    falls = "linear" in (config.ppo.learning_rate_decay, config.intrinsic.coefficient_decay)
+    falls = "linear" in (config.learning.learning_rate_decay, config.intrinsic.coefficient_decay)
     return MAY_DIFFER if falls else MAY_DIFFER | {"total_steps"}
 
 

@@ -1,10 +1,10 @@
-"""One optimiser step as every learner here takes it: gradients, agreement with the peers, clipping, Adam."""
+"""One optimiser step as every learner here takes it: gradients, agreement with the peers, clipping, descent."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +31,12 @@ class Peers:
 
 
 class Optimiser:
-    """Adam on one flat gradient buffer, averaged over the peers and clipped by its global norm.
+    """Adam or RMSProp on one flat gradient buffer, averaged over the peers and clipped by its global norm.
 
     Parameters
     ----------
     parameters : the tensors to train; their gradients become views of one flat buffer
+    algorithm : adam, or rmsprop without momentum, squared gradients averaged with `rms_decay`
     max_grad_norm : clip the global gradient norm to this value; None leaves it alone
     """
 
@@ -44,15 +45,22 @@ class Optimiser:
         parameters: Iterable[nn.Parameter],
         *,
         learning_rate: float,
+        algorithm: Literal["adam", "rmsprop"] = "adam",
         eps: float = 1e-8,
+        rms_decay: float = 0.99,
         max_grad_norm: float | None = None,
         peers: Peers | None = None,
     ):
         self.parameters = list(parameters)
         self.max_grad_norm = max_grad_norm
         self.peers = peers or Peers()
-        self.adam = torch.optim.Adam(self.parameters, lr=learning_rate, eps=eps, fused=True)
         self.settings = {"lr": learning_rate, "eps": eps}
+        self.descent: torch.optim.Optimizer
+        if algorithm == "adam":
+            self.descent = torch.optim.Adam(self.parameters, lr=learning_rate, eps=eps, fused=True)
+        else:
+            self.settings["alpha"] = rms_decay
+            self.descent = torch.optim.RMSprop(self.parameters, lr=learning_rate, eps=eps, alpha=rms_decay)
         first = self.parameters[0]
         size = sum(p.numel() for p in self.parameters)
         # One place more than the gradient, for the loss, so that all peers judge it alike.
@@ -66,7 +74,7 @@ class Optimiser:
 
     def scale_learning_rate(self, factor: float) -> None:
         """From now on, step `factor` times as far as the settings say."""
-        for group in self.adam.param_groups:
+        for group in self.descent.param_groups:
             group["lr"] = factor * self.settings["lr"]
 
     def step(self, loss: Tensor) -> float:
@@ -88,14 +96,14 @@ class Optimiser:
             )
         if self.max_grad_norm is not None and norm > self.max_grad_norm:
             self.gradient.mul_(self.max_grad_norm / (norm + 1e-6))
-        self.adam.step()
+        self.descent.step()
         return norm
 
     def state_dict(self) -> dict[str, Any]:
-        return self.adam.state_dict()
+        return self.descent.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.adam.load_state_dict(state)
+        self.descent.load_state_dict(state)
         # The settings of today hold, not those of the day it was saved.
-        for group in self.adam.param_groups:
+        for group in self.descent.param_groups:
             group.update(self.settings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -59,3 +61,9 @@ class Rollout:
     def num_envs(self) -> int:
         """`B`."""
         return self.action.shape[1]
+
+    def to(self, device: torch.device | str) -> Rollout:
+        """The same on another device."""
+        entries: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved = {name: x.to(device) for name, x in entries.items() if isinstance(x, Tensor)}
+        return replace(self, obs={name: x.to(device) for name, x in self.obs.items()}, **moved)

@@ -29,12 +29,16 @@ MAY_BE_ZERO = {
     "evaluation.interval",
     "ppo.entropy",
     "ppo.value_loss",
+    "impala.entropy",
+    "impala.value_loss",
+    "impala.reward_clip",
+    "policy_lag",
     "intrinsic.coefficient",
     "intrinsic.alpha",
     "intrinsic.rnd.target_layers",
     "intrinsic.rnd.predictor_layers",
 }
-SHARES = {"ppo.discount", "ppo.gae_lambda"}
+SHARES = {"ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
 """Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""
 SEEDS = 1000
@@ -45,6 +49,7 @@ LARGEST = {
     "max_episode_steps": 10**9,
     "unroll": 100_000,
     "workers": 1024,
+    "policy_lag": 100,
     "network.hidden": 4096,
     "network.memory": 4096,
     "ppo.epochs": 1000,
@@ -196,15 +201,18 @@ def validate(config: TrainConfig) -> None:
     if config.seed >= SEEDS:
         raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
     workers = worker_count(config)
-    if config.num_envs % (workers * config.ppo.minibatches):
+    if config.num_envs % (workers * _parts(config)):
+        of_ppo = config.learner == "ppo"
         raise UsageError(
-            f"num_envs is {config.num_envs}; it must be a multiple of workers x ppo.minibatches "
-            f"= {workers} x {config.ppo.minibatches} = {workers * config.ppo.minibatches}"
+            f"num_envs is {config.num_envs}; it must be a multiple of "
+            + (f"workers x ppo.minibatches = {workers} x {config.ppo.minibatches} = " if of_ppo else "workers = ")
+            + str(workers * _parts(config))
         )
-    if config.num_envs * config.unroll > LARGEST_UPDATE:
+    if config.num_envs * config.unroll * (config.policy_lag + 1) > LARGEST_UPDATE:
+        lagging = " x (policy_lag + 1)" if config.policy_lag else ""
         raise UsageError(
-            f"num_envs x unroll is {config.num_envs * config.unroll:,}; all steps of an update are held in memory: "
-            f"lower one until it is at most {LARGEST_UPDATE:,}"
+            f"num_envs x unroll{lagging} is {config.num_envs * config.unroll * (config.policy_lag + 1):,}; all these "
+            f"steps are held in memory: lower one until it is at most {LARGEST_UPDATE:,}"
         )
     capacity = config.intrinsic.count_capacity
     if capacity < 2 or capacity & (capacity - 1):
@@ -260,8 +268,13 @@ def worker_count(config: TrainConfig, cores: int = 0) -> int:
         return config.workers
     if config.device == "cuda":
         return 1
-    even = (w for w in range(cores or core_count(), 0, -1) if config.num_envs % (w * config.ppo.minibatches) == 0)
+    even = (w for w in range(cores or core_count(), 0, -1) if config.num_envs % (w * _parts(config)) == 0)
     return next(even, 1)
+
+
+def _parts(config: TrainConfig) -> int:
+    """Into so many batches each worker's environments are split."""
+    return config.ppo.minibatches if config.learner == "ppo" else 1
 
 
 def core_count() -> int:

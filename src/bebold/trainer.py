@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from bebold.collect import Collector
+from bebold.collect import Collector, Pipeline
 from bebold.config import TrainConfig
 from bebold.envs import make_envs
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import PROGRESS_SEED, make_policy, play
 from bebold.experiments.published import solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
-from bebold.learners import Learner
-from bebold.learners.ppo import PPO
+from bebold.learners import Learner, build_learner
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
 from bebold.methods.recipes import build_intrinsic
@@ -49,15 +48,8 @@ class Trainer:
         # Workers act apart, and learn alike.
         _, split_seed = np.random.SeedSequence((config.seed, 0)).generate_state(2).tolist()
         action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
-        assert config.intrinsic.coefficient is not None, "settings.resolve fills it in"
-        self.learner: Learner = PPO(
-            self.policy,
-            config.ppo,
-            coefficient=config.intrinsic.coefficient,
-            seed=split_seed,
-            peers=workers,
-        )
-        self.collector = Collector(
+        self.learner: Learner = build_learner(config, self.policy, seed=split_seed, peers=workers)
+        collector = Collector(
             envs,
             key=make_key(config.intrinsic.key, config.intrinsic.key_bin),
             counter=EpisodicCounter.for_episodes(share, self.task.max_steps),
@@ -67,6 +59,7 @@ class Trainer:
             action_seed=action_seed,
             device=device,
         )
+        self.pipeline = Pipeline(collector, config.policy_lag)
         self.steps = 0
         self.evaluations: list[tuple[int, float]] = []
 
@@ -75,7 +68,7 @@ class Trainer:
         clock = Stopwatch()
         progress = self.steps / self.config.total_steps
         with clock("collect"):
-            rollout = self.collector.collect(self.policy)
+            rollout = self.pipeline.next(self.policy)
         with clock("reward"):
             bonus = self.intrinsic.reward(rollout)
             if self.config.intrinsic.coefficient_decay == "linear":
@@ -87,7 +80,7 @@ class Trainer:
         steps = int(rollout.valid.sum())
         stats = self.agree(stats | clock.seconds | {"steps": steps})
         self.steps += round(stats.pop("steps") * self.workers.size)
-        episodes = self.workers.gather(torch.tensor(self.collector.finished_episodes()).reshape(-1, 2))
+        episodes = self.workers.gather(torch.tensor(self.pipeline.finished_episodes()).reshape(-1, 2))
         if len(episodes):
             stats["charts/episodic_return"], stats["charts/episodic_length"] = episodes.mean(dim=0).tolist()
         stats["charts/episodes"] = len(episodes)
@@ -143,7 +136,7 @@ class Trainer:
         norms = self.workers.gather(torch.stack([p.detach().double().norm().cpu() for p in self.policy.parameters()]))
         if not torch.equal(*norms.view(self.workers.size, -1).aminmax(dim=0)):
             raise RunError("the workers' policies have drifted apart; go on from the last checkpoint or --workers 1")
-        shards = self.workers.collect(self.collector.state_dict())
+        shards = self.workers.collect(self.pipeline.state_dict())
         if not shards:
             return None
         return {
@@ -174,7 +167,7 @@ class Trainer:
             self.learner.load_state_dict(part["learner"])
             self.intrinsic.load_state_dict(part["intrinsic"])
             (shard,) = part["collectors"]
-            self.collector.load_state_dict(shard)
+            self.pipeline.load_state_dict(shard)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise RunError(

@@ -75,7 +75,7 @@ def test_one_update_descends_the_plain_loss_over_all_rows(rollout_of, views_of, 
     plain = (error if loss == "norm" else error.square()).mean()
     parameters = list(rnd.predictor.parameters())
     gradients = torch.autograd.grad(plain, parameters)
-    monkeypatch.setattr(rnd.optimiser.adam, "step", lambda: None)
+    monkeypatch.setattr(rnd.optimiser.descent, "step", lambda: None)
     stats = rnd.update(rollout)
     assert stats["intrinsic/predictor_loss"] == pytest.approx(plain.item(), rel=1e-5)
     for parameter, gradient in zip(parameters, gradients, strict=True):

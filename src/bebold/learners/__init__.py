@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bebold.config import TrainConfig
+    from bebold.networks import ActorCritic
+    from bebold.optimise import Peers
     from bebold.rollout import Rollout
 
 
@@ -27,3 +30,18 @@ class Learner(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a state."""
         ...
+
+
+def build_learner(config: TrainConfig, policy: ActorCritic, *, seed: int, peers: Peers) -> Learner:
+    """The learner that the settings name. `seed` is equal on all workers, so that all learn the same.
+
+    `config` is resolved: its coefficient β is a number.
+    """
+    from bebold.learners.impala import IMPALA
+    from bebold.learners.ppo import PPO
+
+    coefficient = config.intrinsic.coefficient
+    assert coefficient is not None, "settings.resolve fills it in"
+    if config.learner == "impala":
+        return IMPALA(policy, config.impala, coefficient=coefficient, peers=peers)
+    return PPO(policy, config.ppo, coefficient=coefficient, seed=seed, peers=peers)

@@ -11,7 +11,7 @@ from torch import Tensor
 from bebold.config import PPOConfig
 from bebold.networks import ActorCritic
 from bebold.optimise import Optimiser, Peers
-from bebold.returns import discounts, gae
+from bebold.returns import discounts, gae, reward_streams
 from bebold.rollout import Rollout
 
 
@@ -71,10 +71,9 @@ class PPO:
     def advantages(self, rollout: Rollout, bonus: Tensor) -> tuple[Tensor, Tensor]:
         """Advantage summed over the value heads, `[T, B]`, and each head's target, `[T, B, H]`."""
         config = self.config
-        extrinsic = config.extrinsic_scale * rollout.reward
-        intrinsic = self.coefficient * bonus
-        heads = rollout.value.shape[-1]
-        reward = torch.stack((extrinsic, intrinsic), -1) if heads == 2 else (extrinsic + intrinsic)[..., None]
+        reward = reward_streams(
+            config.extrinsic_scale * rollout.reward, self.coefficient * bonus, rollout.value.shape[-1]
+        )
         discount = discounts(
             rollout.terminated,
             rollout.truncated,
