@@ -15,7 +15,7 @@ import bebold
 PACKAGE = Path(bebold.__file__).parent
 
 ROOMS = [
-    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "optimise"},
+    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "convolutions", "optimise"},
     {"experiments"},
     {"gridworld"},
     {"envs"},

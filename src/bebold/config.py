@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Key = Literal["observation", "full_state", "position", "pose", "contact", "discretised"]
+Encoding = Literal["onehot", "contact", "shapes", "codes", "integers", "bytes", "raw"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,13 @@ class IMPALAConfig:
 class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
-    encoding: Literal["onehot", "contact", "shapes", "codes", "raw"] = "contact"
+    architecture: Literal["mlp", "bebold", "ride"] = "mlp"
+    """mlp: dense layers (ours). bebold: a frozen random convolutional encoder before both networks (BeBold's released
+    code). ride: two convolutional networks (RND in RIDE's comparisons)."""
+    encoding: Encoding = "contact"
     """One-hot vectors of the view, of the cells that the key `contact` looks at (measured: decides ObstructedMaze), or
-    of the view without colours; codes of the view / 10; `raw` for vector observations."""
+    of the view without colours; codes of the view / 10, as they are (integers), or / 255 (bytes); `raw` for vector
+    observations."""
     hidden: int = 128
     """Width of the hidden layers."""
     outputs: int = 64
@@ -103,12 +108,50 @@ class RNDConfig:
     """Give φ unit norm and start φ' at zero, so that an unseen input has error 1 whatever it shows (measured)."""
     loss: Literal["norm", "square"] = "norm"
     """Mean norm (as the bonus) or mean square of the error."""
+    loss_scale: float = 1.0
+    """Factor on the loss, which matters to RMSProp's ε and to clipping."""
+    optimiser: Literal["adam", "rmsprop"] = "adam"
+    """Of φ'. RMSProp has the paper's ε of 0.01."""
     learning_rate: float = 1e-4
-    """Adam's step size of φ' (the paper's code; at 1e-3 MultiRoom's few contacts are known before it is solved)."""
+    """Step size of φ' (the paper's code; at 1e-3 MultiRoom's few contacts are known before it is solved)."""
+    max_grad_norm: float = 0.0
+    """The gradient's norm is clipped to this; 0: it is not."""
     epochs: int = 1
     """Passes of φ' over each rollout (once per rollout in the paper's code)."""
     minibatches: int = 4
     """Minibatches per pass, drawn over time and environments (Burda et al. 2018)."""
+
+
+@dataclass(frozen=True)
+class ICMConfig:
+    """The intrinsic curiosity module (Pathak et al. 2017); RIDE reads its bonus off the same embedding."""
+
+    architecture: Literal["mlp", "ride"] = "mlp"
+    """Of the embedding φ. mlp: dense layers (ours). ride: three convolutions (RIDE)."""
+    encoding: Encoding = "onehot"
+    """What φ sees, as in `rnd.encoding`."""
+    hidden: int = 128
+    """Width of φ's hidden layers."""
+    layers: int = 1
+    """Hidden layers of φ."""
+    outputs: int = 64
+    """Width of φ (128 in RIDE)."""
+    model_hidden: int = 256
+    """Width of the hidden layer of the forward and the inverse model (RIDE)."""
+    forward_loss: float = 10.0
+    """Weight of the forward model's loss (RIDE)."""
+    inverse_loss: float = 0.1
+    """Weight of the inverse model's loss (RIDE)."""
+    optimiser: Literal["adam", "rmsprop"] = "adam"
+    """RMSProp has the paper's ε of 0.01."""
+    learning_rate: float = 1e-3
+    """Step size."""
+    max_grad_norm: float = 0.0
+    """The gradient's norm is clipped to this; 0: it is not."""
+    epochs: int = 1
+    """Passes over each rollout."""
+    minibatches: int = 4
+    """Minibatches per pass, drawn over time and environments."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +172,7 @@ class IntrinsicConfig:
     count_capacity: int = 2**24
     """Slots of the lifelong counter (count-based methods only)."""
     rnd: RNDConfig = field(default_factory=RNDConfig)
+    icm: ICMConfig = field(default_factory=ICMConfig)
 
 
 @dataclass(frozen=True)
@@ -148,7 +192,8 @@ class TrainConfig:
     task: str = "KCS3R3"
     """A MiniGrid id (MiniGrid-KeyCorridorS3R3-v0), the paper's short name (KCS3R3); see `bebold tasks`."""
     method: str = "bebold"
-    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, episodic or none."""
+    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, count, episodic, icm, ride or none;
+    see docs/methods.md."""
     label: str = ""
     """What the run folder, tables and figures call these settings; empty: the method."""
     seed: int = 1

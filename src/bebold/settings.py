@@ -37,6 +37,11 @@ MAY_BE_ZERO = {
     "intrinsic.alpha",
     "intrinsic.rnd.target_layers",
     "intrinsic.rnd.predictor_layers",
+    "intrinsic.rnd.max_grad_norm",
+    "intrinsic.icm.layers",
+    "intrinsic.icm.forward_loss",
+    "intrinsic.icm.inverse_loss",
+    "intrinsic.icm.max_grad_norm",
 }
 SHARES = {"ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
@@ -60,6 +65,12 @@ LARGEST = {
     "intrinsic.rnd.predictor_layers": 16,
     "intrinsic.rnd.epochs": 1000,
     "intrinsic.rnd.minibatches": 10_000,
+    "intrinsic.icm.hidden": 4096,
+    "intrinsic.icm.layers": 16,
+    "intrinsic.icm.outputs": 4096,
+    "intrinsic.icm.model_hidden": 4096,
+    "intrinsic.icm.epochs": 1000,
+    "intrinsic.icm.minibatches": 10_000,
     "evaluation.episodes": 100_000,
 }
 """Far above what is of use, below what no memory could hold; evaluations stay within their own levels."""

@@ -41,6 +41,7 @@ class Trainer:
             config.method,
             config.intrinsic,
             obs_shapes={name: space.shape for name, space in envs.single_observation_space.items()},  # type: ignore[attr-defined]
+            num_actions=int(envs.single_action_space.n),  # type: ignore[attr-defined]
             device=device,
             seed=config.seed,
             peers=workers,

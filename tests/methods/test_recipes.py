@@ -18,6 +18,9 @@ NEEDS = {
     "bebold-no-episodic": {"image"},
     "bebold-no-clip": {"image"},
     "bebold-count": {"key"},
+    "count": {"key"},
+    "icm": {"image"},
+    "ride": {"image"},
     "episodic": set(),
     "none": set(),
 }
@@ -31,7 +34,7 @@ def test_every_method_stands_in_the_table():
 
 @pytest.mark.parametrize("method", RECIPES)
 def test_every_method_builds_says_what_it_needs_and_reports(view_rollout, method):
-    intrinsic = build_intrinsic(method, obs_shapes=SHAPES)
+    intrinsic = build_intrinsic(method, obs_shapes=SHAPES, num_actions=7)
     assert intrinsic.needs == NEEDS[method]
     rollout = view_rollout(0)
     rollout.obs["key"] = torch.zeros(9, 6, dtype=torch.int64)
@@ -45,10 +48,13 @@ def test_every_method_builds_says_what_it_needs_and_reports(view_rollout, method
     expected = {"intrinsic/reward_mean", "intrinsic/first_visit_fraction"}
     if NEEDS[method]:
         expected |= {"intrinsic/novelty_mean"}
-    if "image" in NEEDS[method]:
+    if method in ("icm", "ride"):
+        expected |= {"intrinsic/forward_loss", "intrinsic/inverse_loss"}
+    elif "image" in NEEDS[method]:
         expected |= {"intrinsic/predictor_loss"}
-    assert expected <= stats.keys()
-    assert ("intrinsic/predictor_loss" in stats) == ("image" in NEEDS[method])
+    elif NEEDS[method]:
+        expected |= {"intrinsic/states_counted", "intrinsic/visits_uncounted"}
+    assert stats.keys() == expected
 
 
 def test_methods_differ_as_their_formulas_say(view_rollout):

@@ -157,5 +157,53 @@ def test_the_target_never_learns(rollout_of, views_of):
 
 
 def test_an_unknown_encoding_is_refused():
-    with pytest.raises(UsageError, match="choose one of onehot, contact, shapes, codes, raw"):
+    with pytest.raises(UsageError, match="choose one of onehot, contact, shapes, codes, integers, bytes, raw"):
         make(encoding="pixels")
+
+
+def test_convolutional_networks_are_those_of_the_papers(rollout_of, views_of):
+    """Number of parameters by hand: 3 x 3 kernels and biases, then dense layers."""
+
+    def conv(inputs, outputs):
+        return 9 * inputs * outputs + outputs
+
+    def linear(inputs, outputs):
+        return inputs * outputs + outputs
+
+    def size(network):
+        return sum(p.numel() for p in network.parameters())
+
+    ride = make(architecture="ride", encoding="bytes", outputs=128)
+    assert size(ride.target) == size(ride.predictor) == conv(3, 32) + conv(32, 32) + conv(32, 128)
+    bebold = make(architecture="bebold", encoding="integers", normalise_target=False)
+    assert size(bebold.encoder) == (
+        conv(3, 32) + conv(32, 128) + conv(128, 512) + linear(2048, 1024) + linear(1024, 1024)
+    )
+    assert size(bebold.target) == linear(1024, 128) + 3 * linear(128, 128)
+    assert size(bebold.predictor) == 2 * linear(1024, 1024) + linear(1024, 128) + 2 * linear(128, 128)
+    known = rollout_of(image=views_of(0))
+    for rnd in (ride, bebold):
+        before = rnd.measure(known)
+        assert (before > 0).all()
+        for _ in range(30):
+            rnd.update(known)
+        assert (rnd.measure(known)[1:] < 0.7 * before[1:]).float().mean() > 0.9
+
+
+def test_convolutions_do_not_read_one_hot_vectors():
+    for architecture in ("ride", "bebold"):
+        with pytest.raises(UsageError, match="the encoding is 'contact'; choose codes, integers or bytes"):
+            make(architecture=architecture, encoding="contact")
+
+
+def test_rmsprop_descends_the_scaled_loss(rollout_of, views_of):
+    """The first step of RMSProp, by hand: lr g / (√(0.01 g²) + 0.01), with the gradient of the loss times its scale."""
+    rnd = make(optimiser="rmsprop", loss_scale=5.0, minibatches=1, learning_rate=0.1)
+    torch.nn.init.normal_(rnd.predictor[-1].weight, std=0.1, generator=torch.Generator().manual_seed(0))
+    rollout = rollout_of(image=views_of(0))
+    bias = rnd.predictor[-1].bias
+    before = bias.detach().clone()
+    plain = plain_error(rnd, rollout.obs["image"][1:].flatten(0, 1), "onehot").mean()
+    (gradient,) = torch.autograd.grad(5.0 * plain, [bias])
+    rnd.update(rollout)
+    torch.testing.assert_close(bias.detach(), before - 0.1 * gradient / (0.1 * gradient.abs() + 0.01))

@@ -95,6 +95,12 @@ def counted(rollout: Rollout) -> Tensor:
     return seen
 
 
+def shuffled(n: int, generator: torch.Generator) -> Tensor:
+    """A random order of `n`, int64 `[n]`. Draws one number, so that workers with unequal `n` keep equal generators."""
+    seed = torch.randint(2**62, (), generator=generator)
+    return torch.randperm(n, generator=torch.Generator().manual_seed(int(seed)))
+
+
 def _occurrences(keys: np.ndarray, counted: np.ndarray) -> np.ndarray:
     """How often each key was counted in this rollout up to and including each place, all `[T + 1, B]`."""
     order = np.argsort(keys, axis=None, kind="stable")

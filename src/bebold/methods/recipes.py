@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Recipe:
     """One method. `alpha`, the episodic key and RND's settings are numbers of `IntrinsicConfig`."""
 
-    novelty: Literal["rnd", "count", "one", "zero"]
+    novelty: Literal["rnd", "count", "inverse-root-count", "error", "impact", "one", "zero"]
     difference: Literal["clipped", "unclipped", "none"]
     restriction: Literal["first_visit", "inverse_sqrt", "none"]
     coefficient: float
@@ -56,6 +56,15 @@ RECIPES: dict[str, Recipe] = {
     "bebold-count": Recipe(
         "count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
+    "count": Recipe("inverse-root-count", "none", "none", 0.1, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
+    "icm": Recipe("error", "none", "none", 0.1, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017"),
+    "ride": Recipe(
+        "impact",
+        "none",
+        "inverse_sqrt",
+        0.1,
+        "norm(phi(o') - phi(o)) / sqrt(N_e(o')); RIDE, Raileanu and Rocktäschel 2020",
+    ),
     "episodic": Recipe("one", "none", "first_visit", 0.1, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
     "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
@@ -76,6 +85,7 @@ def build_intrinsic(
     config: IntrinsicConfig | None = None,
     *,
     obs_shapes: Mapping[str, tuple[int, ...]],
+    num_actions: int = 0,
     device: torch.device | str = "cpu",
     seed: int = 0,
     peers: Peers | None = None,
@@ -85,6 +95,7 @@ def build_intrinsic(
     Parameters
     ----------
     obs_shapes : name and shape of each observation of one environment, for example `{"image": (7, 7, 3)}`
+    num_actions : of the environment, for methods that learn what actions do
     seed : of everything random; equal on all workers, so that all build and learn the same
     peers : the workers that learn together
 
@@ -92,6 +103,7 @@ def build_intrinsic(
     ------
     UsageError : no such method, or the environment does not show what the method needs
     """
+    from bebold.methods.icm import ICMNovelty
     from bebold.methods.intrinsic import IntrinsicReward
     from bebold.methods.novelty import ConstantNovelty, CountNovelty
     from bebold.methods.rnd import RNDNovelty
@@ -100,11 +112,21 @@ def build_intrinsic(
     recipe = find_recipe(method)
 
     def rnd() -> Novelty:
-        return RNDNovelty(_shape(config, obs_shapes), config.rnd, seed=seed, device=device, peers=peers)
+        shape = _shape("rnd", config.rnd.encoding, obs_shapes)
+        return RNDNovelty(shape, config.rnd, seed=seed, device=device, peers=peers)
+
+    def icm(measures: Literal["error", "impact"]) -> Novelty:
+        if num_actions < 1:
+            raise UsageError(f"the method {method} learns what actions do: say how many there are with num_actions")
+        shape = _shape("icm", config.icm.encoding, obs_shapes)
+        return ICMNovelty(shape, num_actions, config.icm, measures=measures, seed=seed, device=device, peers=peers)
 
     novelties: dict[str, Callable[[], Novelty]] = {
         "rnd": rnd,
         "count": lambda: CountNovelty(capacity=config.count_capacity, peers=peers),
+        "inverse-root-count": lambda: CountNovelty(capacity=config.count_capacity, power=0.5, peers=peers),
+        "error": lambda: icm("error"),
+        "impact": lambda: icm("impact"),
         "one": lambda: ConstantNovelty(1.0),
         "zero": lambda: ConstantNovelty(0.0),
     }
@@ -116,14 +138,13 @@ def build_intrinsic(
     )
 
 
-def _shape(config: IntrinsicConfig, obs_shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape of the observation that RND reads."""
-    encoding = config.rnd.encoding
+def _shape(group: str, encoding: str, obs_shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of the observation that an encoding reads; `group` is of the settings that chose it."""
     name = "vector" if encoding == "raw" else "image"
     if name not in obs_shapes:
         raise UsageError(
-            f"RND with the encoding '{encoding}' reads '{name}', and the environment shows "
-            f"{', '.join(sorted(obs_shapes)) or 'nothing'}: set intrinsic.rnd.encoding to "
+            f"{group.upper()} with the encoding '{encoding}' reads '{name}', and the environment shows "
+            f"{', '.join(sorted(obs_shapes)) or 'nothing'}: set intrinsic.{group}.encoding to "
             f"{'onehot or codes' if name == 'vector' else 'raw'}"
         )
     return tuple(obs_shapes[name])

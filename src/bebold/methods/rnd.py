@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from bebold.config import RNDConfig
-from bebold.encoding import OneHotLinear, distinct
-from bebold.errors import UsageError
-from bebold.methods.keys import touched
-from bebold.methods.novelty import Novelty, counted
+from bebold.convolutions import bebold_encoder
+from bebold.encoding import distinct
+from bebold.methods import embedding
+from bebold.methods.novelty import Novelty, counted, shuffled
 from bebold.optimise import Optimiser, Peers
 from bebold.rollout import Rollout
 
@@ -42,17 +41,25 @@ class RNDNovelty(Novelty):
     ):
         super().__init__()
         self.config = config = config or RNDConfig()
-        if config.encoding not in SOURCES:
-            raise UsageError(f"there is no RND encoding '{config.encoding}'; choose one of {', '.join(SOURCES)}")
-        self.source = SOURCES[config.encoding]
+        self.source = embedding.source(config.encoding)
         self.needs = frozenset({self.source})
         self.generator = torch.Generator().manual_seed(seed)
-        self.target = _network(config, shape, config.target_layers, self.generator).requires_grad_(False)
-        self.predictor = _network(config, shape, config.predictor_layers, self.generator)
-        if config.normalise_target:
-            nn.init.zeros_(self.predictor[-1].get_parameter("weight"))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.encoder, self.target, self.predictor = _networks(config, shape, self.generator)
+        if config.normalise_target and isinstance(self.predictor[-1], nn.Linear):
+            nn.init.zeros_(self.predictor[-1].weight)
+        self.encoder.requires_grad_(False)
+        self.target.requires_grad_(False)
         self.to(device)
-        self.optimiser = Optimiser(self.predictor.parameters(), learning_rate=config.learning_rate, peers=peers)
+        self.optimiser = Optimiser(
+            self.predictor.parameters(),
+            learning_rate=config.learning_rate,
+            algorithm=config.optimiser,
+            eps=1e-8 if config.optimiser == "adam" else 0.01,
+            max_grad_norm=config.max_grad_norm or None,
+            peers=peers,
+        )
         self._prepared: tuple[weakref.ref[Rollout], _Prepared] | None = None
 
     def measure(self, rollout: Rollout) -> Tensor:
@@ -67,22 +74,17 @@ class RNDNovelty(Novelty):
         seen = prepared.inverse[counted(rollout)]
         losses = []
         for _ in range(self.config.epochs):
-            for batch in self._shuffle(len(seen)).to(seen.device).tensor_split(self.config.minibatches):
+            for batch in shuffled(len(seen), self.generator).to(seen.device).tensor_split(self.config.minibatches):
                 # Equal observations have equal errors: each is computed once and weighs as its copies would.
                 weights = torch.bincount(seen[batch], minlength=len(prepared.obs))
                 rows = weights.nonzero().squeeze(1)
                 loss = self.loss(
                     prepared.obs.index_select(0, rows), prepared.targets.index_select(0, rows), weights[rows]
                 )
-                self.optimiser.step(loss)
+                self.optimiser.step(self.config.loss_scale * loss)
                 losses.append(loss.detach())
         self._prepared = None
         return {"intrinsic/predictor_loss": float(torch.stack(losses).mean())}
-
-    def _shuffle(self, n: int) -> Tensor:
-        """A random order of `n`. Draws one number, so that workers with unequal `n` keep equal generators."""
-        seed = torch.randint(2**62, (), generator=self.generator)
-        return torch.randperm(n, generator=torch.Generator().manual_seed(int(seed)))
 
     def loss(self, obs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Mean of n(o) or of n(o)² over observations that occur `weights [U]` times each; a scalar."""
@@ -107,14 +109,9 @@ class RNDNovelty(Novelty):
         """What `measure` and `update` of a rollout share: the distinct observations, and φ of them."""
         if self._prepared is not None and self._prepared[0]() is rollout:
             return self._prepared[1]
-        every = rollout.obs[self.source].flatten(0, 1)
-        if self.config.encoding == "contact":
-            every = touched(every).contiguous()
-        elif self.config.encoding == "shapes":
-            every = every.clone()
-            every[..., 1] = 0  # of (object, colour, state)
+        every = embedding.seen(self.config.encoding, rollout.obs[self.source].flatten(0, 1))
         first, inverse = distinct(every)
-        obs = every[first]
+        obs = self.encoder(every[first])
         prepared = _Prepared(inverse.view(rollout.starts.shape), obs, self._target(obs))
         self._prepared = weakref.ref(rollout), prepared
         return prepared
@@ -133,39 +130,32 @@ class _Prepared:
     inverse: Tensor
     """int64 `[T + 1, B]`: which distinct observation each is."""
     obs: Tensor
-    """`[U, ...]`."""
+    """`[U, ...]`, as the frozen encoder shows them to φ and φ'."""
     targets: Tensor
     """float32 `[U, outputs]`."""
 
 
-class _Scaled(nn.Module):
-    """Observations as flat float32 vectors, times a factor: `[N, ...]` to `[N, width]`."""
+def _networks(
+    config: RNDConfig, shape: tuple[int, ...], generator: torch.Generator
+) -> tuple[nn.Module, nn.Sequential, nn.Sequential]:
+    """The frozen encoder before both, φ and φ'."""
+    if config.architecture == "ride":
+        both = [embedding.convolutional(config.encoding, shape, config.outputs) for _ in range(2)]
+        return nn.Identity(), both[0], both[1]
+    if config.architecture == "bebold":
+        embedding.convolutional(config.encoding, shape, 1)  # refuses what it cannot read
+        target, predictor = (1024, 128, 128, 128, 128), (1024, 1024, 1024, 128, 128, 128)
+        return bebold_encoder(shape), _perceptron(target), _perceptron(predictor)
+    dense = [
+        embedding.dense_layers(config.encoding, shape, config.hidden, layers, config.outputs, generator)
+        for layers in (config.target_layers, config.predictor_layers)
+    ]
+    return nn.Identity(), dense[0], dense[1]
 
-    def __init__(self, factor: float):
-        super().__init__()
-        self.factor = factor
 
-    def forward(self, obs: Tensor) -> Tensor:
-        return obs.flatten(1).float() * self.factor
-
-
-SOURCES = {"onehot": "image", "contact": "image", "shapes": "image", "codes": "image", "raw": "vector"}
-"""Which observation each `RNDConfig.encoding` reads."""
-
-
-def _network(config: RNDConfig, shape: tuple[int, ...], layers: int, generator: torch.Generator) -> nn.Sequential:
-    """`layers` hidden layers with ReLU on the encoded observation; orthogonal weights, zero biases."""
-    size = touched(torch.empty(shape)).numel() if config.encoding == "contact" else math.prod(shape)
-    widths = [size, *[config.hidden] * layers, config.outputs]
-    linears: list[nn.Linear | OneHotLinear] = [nn.utils.skip_init(nn.Linear, *pair) for pair in pairwise(widths)]
+def _perceptron(widths: tuple[int, ...]) -> nn.Sequential:
+    """Dense layers with ReLU between them, PyTorch's own initial weights."""
     parts: list[nn.Module] = []
-    if config.encoding in ("onehot", "contact", "shapes"):
-        linears[0] = OneHotLinear(size // 3, widths[1])
-    else:
-        parts.append(_Scaled(0.1 if config.encoding == "codes" else 1.0))
-    for linear in linears:
-        last = linear is linears[-1]
-        nn.init.orthogonal_(linear.weight, gain=1.0 if last else 2**0.5, generator=generator)
-        nn.init.zeros_(linear.bias)
-        parts += [linear] if last else [linear, nn.ReLU()]
-    return nn.Sequential(*parts)
+    for pair in pairwise(widths):
+        parts += [nn.Linear(*pair), nn.ReLU()]
+    return nn.Sequential(*parts[:-1])

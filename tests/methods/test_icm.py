@@ -1,0 +1,160 @@
+"""ICM and RIDE against plain products of their weights, computed transition by transition."""
+
+import pytest
+import torch
+from torch import nn
+
+from bebold.config import ICMConfig, IntrinsicConfig
+from bebold.encoding import OneHot
+from bebold.errors import UsageError
+from bebold.methods.icm import ICMNovelty
+from bebold.methods.recipes import build_intrinsic
+
+SHAPE, A = (7, 7, 3), 7
+
+
+def make(measures="error", **settings):
+    small = {"hidden": 32, "outputs": 16, "model_hidden": 24}
+    return ICMNovelty(SHAPE, A, ICMConfig(**(small | settings)), measures=measures, seed=1)
+
+
+@pytest.fixture
+def experience(view_rollout):
+    """Random views, actions, starts and counts."""
+
+    def build(seed=0):
+        rollout = view_rollout(seed)
+        rollout.action[:] = torch.randint(A, rollout.action.shape, generator=torch.Generator().manual_seed(seed))
+        return rollout
+
+    return build
+
+
+def plainly(icm, rollout, t, b):
+    """φ(o_t), φ(o_{t+1}) and f(φ(o_t), a_t) of one transition."""
+    one_hot = OneHot()
+    first, second = (layer for layer in icm.embed if hasattr(layer, "weight"))
+
+    def phi(view):
+        hidden = (one_hot(view[None])[0] @ first.weight + first.bias).relu()
+        return second.weight @ hidden + second.bias
+
+    before, after = phi(rollout.obs["image"][t, b]), phi(rollout.obs["image"][t + 1, b])
+    action = torch.zeros(A)
+    action[rollout.action[t, b]] = 1
+    hidden, last = icm.forward_model[0], icm.forward_model[2]
+    foreseen = last.weight @ (hidden.weight @ torch.cat((before, action)) + hidden.bias).relu() + last.bias
+    return before, after, foreseen
+
+
+@pytest.mark.parametrize("measures", ["error", "impact"])
+def test_measure_is_the_equation(experience, measures):
+    icm, rollout = make(measures), experience()
+    with torch.no_grad():
+        measured = icm.measure(rollout)
+        assert measured.shape == (8, 6)
+        for t in range(8):
+            for b in range(6):
+                before, after, foreseen = plainly(icm, rollout, t, b)
+                difference = (after - before) if measures == "impact" else (foreseen - after)
+                assert measured[t, b].item() == pytest.approx(difference.square().sum().sqrt().item(), rel=1e-4)
+
+
+def test_one_update_descends_the_plain_losses_over_valid_transitions(experience, monkeypatch):
+    icm, rollout = make(minibatches=1, forward_loss=3.0, inverse_loss=0.5), experience()
+    foresight, inversion, count = 0.0, 0.0, 0
+    for t in range(8):
+        for b in range(6):
+            if rollout.starts[t + 1, b]:
+                continue  # this step only reset
+            before, after, foreseen = plainly(icm, rollout, t, b)
+            foresight = foresight + (foreseen - after).square().sum().sqrt()
+            hidden, last = icm.inverse_model[0], icm.inverse_model[2]
+            logits = last.weight @ (hidden.weight @ torch.cat((before, after)) + hidden.bias).relu() + last.bias
+            inversion = inversion - logits.log_softmax(0)[rollout.action[t, b]]
+            count += 1
+    assert 0 < count < 48
+    loss = (3.0 * foresight + 0.5 * inversion) / count
+    gradients = torch.autograd.grad(loss, list(icm.parameters()))
+    monkeypatch.setattr(icm.optimiser.descent, "step", lambda: None)
+    stats = icm.update(rollout)
+    assert stats["intrinsic/forward_loss"] == pytest.approx(foresight.item() / count, rel=1e-4)
+    assert stats["intrinsic/inverse_loss"] == pytest.approx(inversion.item() / count, rel=1e-4)
+    for parameter, gradient in zip(icm.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_ride_divides_the_impact_by_the_root_of_the_episodic_count(experience):
+    rollout = experience(1)
+    config = IntrinsicConfig()
+    ride = build_intrinsic("ride", config, obs_shapes={"image": SHAPE}, num_actions=A)
+    impact = ride.novelty.measure(rollout)
+    expected = impact / rollout.episodic_count[1:].float().sqrt() * rollout.valid
+    torch.testing.assert_close(ride.reward(rollout), expected)
+    assert (ride.reward(rollout)[~rollout.valid] == 0).all()
+    assert not rollout.valid.all()
+
+
+def test_it_learns_what_actions_do(rollout_of, views_of):
+    """Two views; action 0 stays, action 1 changes over: both models come to know it, and the error falls."""
+    kinds = views_of(3, kinds=2, steps=40)[:2, 0]
+    while torch.equal(kinds[0], kinds[1]):
+        kinds = kinds.clone()
+        kinds[1, 0, 0, 0] += 1
+    action = torch.randint(2, (40, 6), generator=torch.Generator().manual_seed(0))
+    place = torch.cat((torch.zeros(1, 6, dtype=torch.int64), action.cumsum(dim=0) % 2))
+    rollout = rollout_of(image=kinds[place])
+    rollout.action[:] = action
+    icm = make(learning_rate=3e-3, forward_loss=0.2, inverse_loss=1.0)
+    before = icm.measure(rollout).mean()
+    for _ in range(60):
+        stats = icm.update(rollout)
+    assert stats["intrinsic/inverse_loss"] < 0.1
+    assert icm.measure(rollout).mean() < 0.2 * before
+
+
+def test_the_published_networks(experience):
+    """RIDE: convolutions to 128, a forward model of 128 + A to 256 to 128, an inverse one of 256 to 256 to A."""
+    icm = make(architecture="ride", encoding="bytes", outputs=128, model_hidden=256)
+    assert [tuple(layer.weight.shape) for layer in icm.embed if isinstance(layer, nn.Conv2d)] == [
+        (32, 3, 3, 3),
+        (32, 32, 3, 3),
+        (128, 32, 3, 3),
+    ]
+    assert [tuple(icm.forward_model[i].weight.shape) for i in (0, 2)] == [(256, 128 + A), (128, 256)]
+    assert [tuple(icm.inverse_model[i].weight.shape) for i in (0, 2)] == [(256, 256), (A, 256)]
+    image = experience().obs["image"].flatten(0, 1)
+    codes = image.movedim(-1, 1).float() / 255
+    with torch.no_grad():
+        x = codes
+        for layer in icm.embed:
+            if isinstance(layer, nn.Conv2d):
+                x = nn.functional.elu(nn.functional.conv2d(x, layer.weight, layer.bias, stride=2, padding=1))
+        torch.testing.assert_close(icm.embed(image), x.flatten(1))
+
+
+@pytest.mark.parametrize("method", ["icm", "ride"])
+def test_state_goes_on_where_it_was(experience, method, tmp_path):
+    def build(seed):
+        return build_intrinsic(method, obs_shapes={"image": SHAPE}, num_actions=A, seed=seed)
+
+    one, other = build(1), build(2)
+    one.update(experience(0))
+    torch.save(one.state_dict(), tmp_path / "state")
+    other.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    for seed in (1, 2):
+        assert one.update(experience(seed)) == other.update(experience(seed))
+    assert torch.equal(one.reward(experience(3)), other.reward(experience(3)))
+
+
+def test_the_number_of_actions_is_needed():
+    with pytest.raises(UsageError, match="icm learns what actions do: say how many there are with num_actions"):
+        build_intrinsic("icm", obs_shapes={"image": SHAPE})
+
+
+def test_a_rollout_of_resets_teaches_nothing(rollout_of, views_of):
+    icm = make()
+    before = [p.detach().clone() for p in icm.parameters()]
+    rollout = rollout_of(image=views_of(0), starts=torch.ones(9, 6, dtype=torch.bool))
+    assert icm.update(rollout) == {"intrinsic/forward_loss": 0.0, "intrinsic/inverse_loss": 0.0}
+    assert all(torch.equal(a, b) for a, b in zip(before, icm.parameters(), strict=True))
