@@ -116,12 +116,26 @@ def test_the_learning_rate_falls_to_zero():
     for decay, progress in (("linear", 0.0), ("linear", 0.75), ("none", 0.75)):
         policy = make_policy()
         before = torch.cat([p.detach().flatten() for p in policy.parameters()])
-        ppo = PPO(policy, PPOConfig(learning_rate_decay=decay, epochs=1, minibatches=1), coefficient=0.1)
+        config = PPOConfig(learning_rate_decay=decay, entropy_decay="none", epochs=1, minibatches=1)
+        ppo = PPO(policy, config, coefficient=0.1)
         ppo.update(make_rollout(), bonus, progress=progress)
         after = torch.cat([p.detach().flatten() for p in policy.parameters()])
         moved[decay, progress] = (after - before).abs().max().item()
     assert moved["linear", 0.75] == pytest.approx(0.25 * moved["linear", 0.0], rel=1e-3)
     assert moved["none", 0.75] == moved["linear", 0.0]
+
+
+def test_the_entropy_bonus_falls_to_zero():
+    """The loss is linear in the coefficient: without it, and with what is left of it."""
+    rollout, bonus, losses = make_rollout(), torch.rand(T, B), {}
+    for decay, progress in (("linear", 0.0), ("linear", 0.75), ("linear", 1.0), ("none", 0.75)):
+        ppo = PPO(make_policy(), PPOConfig(entropy=0.5, entropy_decay=decay, learning_rate=1e-12), coefficient=0.1)
+        ppo.update(rollout, bonus, progress=progress)
+        losses[decay, progress] = ppo.loss(rollout, *ppo.advantages(rollout, bonus), torch.arange(B))[0].item()
+    whole = losses["linear", 1.0] - losses["linear", 0.0]
+    assert whole > 0.5
+    assert losses["linear", 1.0] - losses["linear", 0.75] == pytest.approx(0.25 * whole, rel=1e-3)
+    assert losses["none", 0.75] == pytest.approx(losses["linear", 0.0], rel=1e-6)
 
 
 def test_two_value_heads_add_up_to_one():

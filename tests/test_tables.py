@@ -79,7 +79,8 @@ def test_settings_that_do_not_matter_to_an_average(tmp_path: Path, caplog: pytes
     )
     assert differences(TrainConfig(task="KCS4R3"), other, groups.MAY_DIFFER) == [("total_steps", 10_000_000, 5)]
     constant = TrainConfig(
-        ppo=PPOConfig(learning_rate_decay="none"), intrinsic=IntrinsicConfig(coefficient_decay="none")
+        ppo=PPOConfig(learning_rate_decay="none", entropy_decay="none"),
+        intrinsic=IntrinsicConfig(coefficient_decay="none"),
     )
     assert differences(TrainConfig(task="KCS4R3"), other, groups.may_differ(constant)) == []
     assert groups.may_differ(other) == groups.MAY_DIFFER

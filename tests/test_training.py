@@ -35,7 +35,7 @@ SMALL = TrainConfig(
     checkpoint_interval=0.0,
     network=NetworkConfig(hidden=16, memory=16),
     # Decay would make a longer run differ from a shorter one from the start.
-    ppo=PPOConfig(minibatches=2, learning_rate_decay="none"),
+    ppo=PPOConfig(minibatches=2, learning_rate_decay="none", entropy_decay="none"),
     intrinsic=IntrinsicConfig(coefficient=0.1, coefficient_decay="none"),
     evaluation=EvaluationConfig(interval=1000, episodes=4),
 )
@@ -132,11 +132,13 @@ def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, learner,
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("decaying", ["learning rate", "bonus"])
+@pytest.mark.parametrize("decaying", ["learning rate", "entropy", "bonus"])
 def test_decay_goes_on_where_it_stopped(decaying, tmp_path, monkeypatch):
     config = replace(SMALL, total_steps=2000)
     if decaying == "learning rate":
         config = replace(config, ppo=replace(SMALL.ppo, learning_rate_decay="linear"))
+    elif decaying == "entropy":
+        config = replace(config, ppo=replace(SMALL.ppo, entropy_decay="linear"))
     else:
         config = replace(config, intrinsic=replace(SMALL.intrinsic, coefficient_decay="linear"))
     with monkeypatch.context() as patch:

@@ -32,7 +32,9 @@ def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 
 def may_differ(config: TrainConfig) -> set[str]:
     """The settings in which runs that are averaged with this one may differ: not the end to which anything falls."""
-    falls = "linear" in (config.learning.learning_rate_decay, config.intrinsic.coefficient_decay)
+    decays = [config.learning.learning_rate_decay, config.intrinsic.coefficient_decay]
+    decays += [config.ppo.entropy_decay] if config.learner == "ppo" else []
+    falls = "linear" in decays
     return MAY_DIFFER if falls else MAY_DIFFER | {"total_steps"}
 
 

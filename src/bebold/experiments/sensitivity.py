@@ -7,7 +7,7 @@ from dataclasses import replace
 from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.experiments.experiment import Experiment, cut_short
 
-ENTROPIES = (1e-4, 5e-4, 1e-3, 2e-3)
+ENTROPIES = (1e-4, 5e-4, 1e-3, 5e-3)
 """The paper's three, and ours."""
 BETAS = (0.01, 0.05, 0.1, 0.3, 1.0)
 """The paper's three, and up to ours: first visits of contacts are rarer than those of observations."""

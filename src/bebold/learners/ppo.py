@@ -43,6 +43,7 @@ class PPO:
         self.policy = policy
         self.config = config
         self.coefficient = coefficient
+        self.entropy = config.entropy
         self.generator = torch.Generator().manual_seed(seed)
         self.optimiser = Optimiser(
             policy.parameters(),
@@ -56,6 +57,8 @@ class PPO:
         """Learn from a rollout and its bonus `[T, B]`; returns the mean losses. `progress`: share of the run behind."""
         if self.config.learning_rate_decay == "linear":
             self.optimiser.scale_learning_rate(1 - progress)
+        if self.config.entropy_decay == "linear":
+            self.entropy = (1 - progress) * self.config.entropy
         advantage, target = self.advantages(rollout, bonus)
         advantage = self.centred(advantage, rollout.valid)
         sums: dict[str, float] = {}
@@ -123,7 +126,7 @@ class PPO:
         error = value - target.index_select(1, envs)
         value_loss = 0.5 * (weight * error.square().sum(dim=-1)).sum()
         entropy = -(weight * (log_probs.exp() * log_probs).sum(dim=-1)).sum()
-        loss = policy_loss + config.value_loss * value_loss - config.entropy * entropy
+        loss = policy_loss + config.value_loss * value_loss - self.entropy * entropy
         with torch.no_grad():
             log_ratio = log_prob - behaviour
             divergence = (weight * (log_ratio.exp() - 1 - log_ratio)).sum()
