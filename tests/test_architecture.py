@@ -15,7 +15,7 @@ import bebold
 PACKAGE = Path(bebold.__file__).parent
 
 ROOMS = [
-    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "optimise"},
+    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "optimise", "guide"},
     {"experiments"},
     {"gridworld"},
     {"envs"},
@@ -32,8 +32,8 @@ ROOMS = [
 """Each room may use itself and those before it."""
 
 NEVER = {
-    "gridworld": {"torch", "rollout", "optimise", "encoding"},
-    "envs": {"torch", "rollout", "optimise", "encoding"},
+    "gridworld": {"torch", "rollout", "optimise", "encoding", "guide"},
+    "envs": {"torch", "rollout", "optimise", "encoding", "guide"},
     "methods": {"gridworld", "envs"},
     "experiments": {"torch", "gridworld", "errors", "jit", "rollout"},
     "gru": {"gridworld", "envs", "methods"},

@@ -22,7 +22,8 @@ RIGHT, FORWARD, PICK_UP, TOGGLE = 1, 2, 3, 5
 class Scripted:
     """Plays a list of actions over and over, and notes what it was shown."""
 
-    needs = frozenset({"image", "direction"})
+    needs = observes = frozenset({"image", "direction"})
+    guide = None
 
     def __init__(self, *actions: int):
         self.actions = actions
