@@ -13,6 +13,7 @@ from bebold.errors import RunError
 from bebold.learners.ppo import PPO, clipped_surrogate
 from bebold.optimise import Peers
 
+
 def test_clipped_surrogate_by_hand():
     ratio = torch.tensor([0.5, 0.5, 1.0, 1.5, 1.5])
     advantage = torch.tensor([1.0, -1.0, 2.0, 1.0, -1.0])

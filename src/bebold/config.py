@@ -10,8 +10,10 @@ Key = Literal["observation", "full_state", "position", "pose", "contact", "discr
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Actor-critic: two dense layers on the one-hot view, a GRU with a skip connection, linear heads."""
+    """The actor-critic. `mlp-gru`: two dense layers on the one-hot view, a GRU with a skip connection, linear heads."""
 
+    architecture: Literal["mlp-gru", "amigo"] | None = None
+    """mlp-gru (ours), or AMIGo's student on the whole grid, of fixed size. None takes the method's own."""
     hidden: int = 128
     """Width of the two dense layers (ours: small enough for two cores)."""
     memory: int = 128
@@ -112,6 +114,30 @@ class RNDConfig:
 
 
 @dataclass(frozen=True)
+class AMIGoConfig:
+    """AMIGo's teacher (Campero et al. 2021), which sets goals."""
+
+    learning_rate: float = 1e-3
+    """Adam's step size of the teacher (the paper; 2e-3 in its repository)."""
+    entropy: float = 0.01
+    """Entropy coefficient of the teacher (the paper; 0.05 in its repository)."""
+    value_loss: float = 0.5
+    """Weight of the value loss of the teacher's baseline (as BeBold's released settings weigh the student's)."""
+    batch: int = 150
+    """Goals, reached or given up, that one step of the teacher learns from (the paper)."""
+    reward: float = 0.7
+    """What the teacher earns for a goal that was reached in t* steps or more (the paper)."""
+    penalty: float = 0.3
+    """What it loses for one that was reached sooner, or not in this episode (the paper)."""
+    threshold: int = 7
+    """t* at first, in steps (the paper)."""
+    good_batches: int = 10
+    """t* rises by one after so many good batches in a row (the paper)."""
+    good_reward: float = 0.0
+    """A batch is good if the teacher earned more than this on average (ours: more than nothing)."""
+
+
+@dataclass(frozen=True)
 class IntrinsicConfig:
     """The intrinsic reward. The method chooses the formula; these are its numbers."""
 
@@ -129,6 +155,7 @@ class IntrinsicConfig:
     count_capacity: int = 2**24
     """Slots of the lifelong counter (count-based methods only)."""
     rnd: RNDConfig = field(default_factory=RNDConfig)
+    amigo: AMIGoConfig = field(default_factory=AMIGoConfig)
 
 
 @dataclass(frozen=True)
@@ -148,7 +175,7 @@ class TrainConfig:
     task: str = "KCS3R3"
     """A MiniGrid id (MiniGrid-KeyCorridorS3R3-v0), the paper's short name (KCS3R3); see `bebold tasks`."""
     method: str = "bebold"
-    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, episodic or none."""
+    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, episodic, amigo or none."""
     label: str = ""
     """What the run folder, tables and figures call these settings; empty: the method."""
     seed: int = 1

@@ -15,6 +15,8 @@ from bebold.errors import UsageError, look_up
 if TYPE_CHECKING:
     import torch
 
+    from bebold.guide import Guide
+    from bebold.methods.amigo import GoalReward
     from bebold.methods.intrinsic import IntrinsicReward
     from bebold.methods.novelty import Novelty
     from bebold.optimise import Peers
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
 class Recipe:
     """One method. `alpha`, the episodic key and RND's settings are numbers of `IntrinsicConfig`."""
 
-    novelty: Literal["rnd", "count", "one", "zero"]
+    novelty: Literal["rnd", "count", "one", "zero", "goals"]
     difference: Literal["clipped", "unclipped", "none"]
     restriction: Literal["first_visit", "inverse_sqrt", "none"]
     coefficient: float
     """β unless the settings say otherwise: larger where the bonus itself is smaller (docs/research-log.md)."""
     description: str
     """Formula and source, for the command line's help."""
+    architecture: Literal["mlp-gru", "amigo"] = "mlp-gru"
+    """The actor-critic unless the settings say otherwise."""
 
 
 RECIPES: dict[str, Recipe] = {
@@ -57,6 +61,14 @@ RECIPES: dict[str, Recipe] = {
         "count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
     "episodic": Recipe("one", "none", "first_visit", 0.1, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
+    "amigo": Recipe(
+        "goals",
+        "none",
+        "none",
+        0.3,
+        "1 - 0.9 t/T where the cell changes that a teacher chose; Campero et al. 2021",
+        architecture="amigo",
+    ),
     "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
 
@@ -71,20 +83,52 @@ def find_recipe(method: str) -> Recipe:
     return look_up("method", method, RECIPES)
 
 
+def build_guide(method: str, *, obs_shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Guide | None:
+    """What adds observations for this method: AMIGo's teacher; for all other methods None.
+
+    Parameters
+    ----------
+    obs_shapes : name and shape of each observation of one environment
+    seed : of its weights; the global random state is neither read nor changed
+
+    Raises
+    ------
+    UsageError : no such method, or the environment does not show what the guide needs
+    """
+    if find_recipe(method).novelty != "goals":
+        return None
+    import torch
+
+    from bebold.methods.amigo import Teacher
+
+    if "grid" not in obs_shapes:
+        raise UsageError(
+            f"AMIGo's teacher reads 'grid', and the environment shows {', '.join(sorted(obs_shapes)) or 'nothing'}: "
+            "make MiniGrid environments with full_grid=True"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Teacher(obs_shapes["grid"])
+
+
 def build_intrinsic(
     method: str,
     config: IntrinsicConfig | None = None,
     *,
     obs_shapes: Mapping[str, tuple[int, ...]],
+    max_steps: int | None = None,
+    guide: Guide | None = None,
     device: torch.device | str = "cpu",
     seed: int = 0,
     peers: Peers | None = None,
-) -> IntrinsicReward:
+) -> IntrinsicReward | GoalReward:
     """Build the intrinsic reward of a method in `RECIPES`.
 
     Parameters
     ----------
     obs_shapes : name and shape of each observation of one environment, for example `{"image": (7, 7, 3)}`
+    max_steps : the task's time limit, for methods that count the time (`amigo`)
+    guide : the policy's own, so that what learns here is what acts there; None makes one of `build_guide`
     seed : of everything random; equal on all workers, so that all build and learn the same
     peers : the workers that learn together
 
@@ -98,6 +142,15 @@ def build_intrinsic(
 
     config = config or IntrinsicConfig()
     recipe = find_recipe(method)
+
+    if recipe.novelty == "goals":
+        from bebold.methods.amigo import GoalReward, Teacher
+
+        teacher = guide or build_guide(method, obs_shapes=obs_shapes, seed=seed)
+        assert isinstance(teacher, Teacher)
+        if max_steps is None:
+            raise UsageError(f"the method {method} counts the time that is left; give max_steps, the task's time limit")
+        return GoalReward(teacher.to(device), config.amigo, max_steps=max_steps, peers=peers)
 
     def rnd() -> Novelty:
         return RNDNovelty(_shape(config, obs_shapes), config.rnd, seed=seed, device=device, peers=peers)
