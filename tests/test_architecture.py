@@ -15,12 +15,12 @@ import bebold
 PACKAGE = Path(bebold.__file__).parent
 
 ROOMS = [
-    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "convolutions", "optimise"},
+    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "convolutions", "optimise", "guide"},
     {"experiments"},
     {"gridworld"},
     {"envs"},
     {"methods"},
-    {"gru", "networks", "returns", "learners"},
+    {"gru", "networks", "goal_networks", "architectures", "returns", "learners"},
     {"collect", "board", "parallel"},
     {"settings", "checkpoint", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
@@ -32,12 +32,14 @@ ROOMS = [
 """Each room may use itself and those before it."""
 
 NEVER = {
-    "gridworld": {"torch", "rollout", "optimise", "encoding"},
-    "envs": {"torch", "rollout", "optimise", "encoding"},
+    "gridworld": {"torch", "rollout", "optimise", "encoding", "guide"},
+    "envs": {"torch", "rollout", "optimise", "encoding", "guide"},
     "methods": {"gridworld", "envs"},
     "experiments": {"torch", "gridworld", "errors", "jit", "rollout"},
     "gru": {"gridworld", "envs", "methods"},
     "networks": {"gridworld", "envs", "methods"},
+    "goal_networks": {"gridworld", "envs", "methods"},
+    "architectures": {"gridworld", "envs", "methods"},
     "returns": {"gridworld", "envs", "methods"},
     "learners": {"gridworld", "envs", "methods"},
     "collect": {"optimise", "learners"},

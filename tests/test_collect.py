@@ -1,15 +1,18 @@
 """The collector against a plain loop over Farama's environment."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
 
+from bebold import evaluation
 from bebold.collect import Collector, Pipeline, to_arrays, to_tensors
-from bebold.config import NetworkConfig
+from bebold.config import NetworkConfig, TrainConfig
 from bebold.envs import make_envs
+from bebold.gridworld.lockstep import farama_full_grid
 from bebold.gridworld.tasks import find_task, make_farama
+from bebold.methods.amigo import GoalReward
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
 from bebold.networks import ActorCritic
@@ -23,13 +26,21 @@ def make_policy():
     return ActorCritic((7, 7, 3), 7, NetworkConfig(hidden=8, memory=8))
 
 
-def make_collector(num_envs=3, unroll=50, task=TASK, key="observation"):
-    envs = make_envs(task, num_envs)
+def make_student(task):
+    """AMIGo's student and teacher."""
+    config = TrainConfig(task=task, method="amigo")
+    return evaluation.make_policy(config, make_envs(task, 1, full_grid=True))
+
+
+def make_collector(num_envs=3, unroll=50, task=TASK, key="observation", policy=None):
+    envs = make_envs(task, num_envs, full_grid=policy is not None)
+    guide = None if policy is None else policy.guide
     return Collector(
         envs,
         key=make_key(key),
         counter=EpisodicCounter.for_episodes(num_envs, find_task(task).max_steps),
-        needs=frozenset({"image", "key"}),
+        needs=frozenset({"image", "key"}) | (frozenset() if guide is None else GoalReward.needs),
+        guide=guide,
         unroll=unroll,
         seed=5,
         action_seed=11,
@@ -73,6 +84,101 @@ def test_rollouts_are_what_farama_plays():
     assert ends > 3
     assert len(collector.finished_episodes()) == ends
     assert collector.finished_episodes() == []
+
+
+@pytest.mark.parametrize("task", ["MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-5x5-v0"])
+def test_goals_are_those_of_a_plain_loop_over_farama_s_environment(task):
+    policy = make_student(task)
+    inner = torch.tensor([5 * x + y for x in (1, 2, 3) for y in (1, 2, 3)])
+    # Goals within the walls, of which a random walk reaches many.
+    policy.guide._choose = lambda grid, greedy, generator: inner[torch.randint(9, (len(grid),), generator=generator)]
+    collector = make_collector(task=task, policy=policy, unroll=100)
+    rollouts = [collector.collect(policy) for _ in range(3)]
+    reward = GoalReward(policy.guide, max_steps=find_task(task).max_steps)
+    happened = {"started": 0, "reached": 0, "missed": 0, "solved": 0}
+    for b in range(3):
+        env = make_farama(find_task(task))
+        env.reset(seed=5 + b)
+        grid, start, resets = farama_full_grid(env.unwrapped), True, False
+        goal, set_on, age, step, was_reached = None, None, 0, 0, False
+        for rollout in rollouts:
+            bonus = reward.reward(rollout)
+            ended_goals = []
+            for t in range(rollout.num_steps):
+                shown = {name: x[t, b] for name, x in rollout.obs.items()}
+                if start or was_reached:
+                    goal, set_on, age = int(shown["goal"]), grid, 0
+                step = 0 if start else step
+                happened["started"] += start
+                assert np.array_equal(shown["grid"], grid)
+                assert np.array_equal(shown["goal_grid"], set_on)
+                assert (shown["goal"], shown["goal_age"], shown["episode_step"]) == (goal, age, step)
+                before, earned, terminated, truncated = grid, 0.0, False, False
+                if resets:
+                    env.reset()
+                else:
+                    _, earned, terminated, truncated, _ = env.step(int(rollout.action[t, b]))
+                grid = farama_full_grid(env.unwrapped)
+                x, y = divmod(goal, grid.shape[1])
+                was_reached = tuple(before[x, y]) != tuple(grid[x, y]) and not resets
+                age, step = age + 1, step + 1
+                expected = 1 - 0.9 * step / env.unwrapped.max_steps if was_reached else 0.0
+                if earned > 0:
+                    expected = min(expected + earned, 1.0) + 1 - earned
+                assert bonus[t, b] == pytest.approx(expected, abs=1e-6)
+                if was_reached or terminated or truncated:
+                    ended_goals.append([goal, age, was_reached])
+                happened["reached"] += was_reached
+                happened["missed"] += (terminated or truncated) and not was_reached
+                happened["solved"] += earned > 0
+                start, resets = resets, terminated or truncated
+            _, outcome = reward._finished(one_env(rollout, b))
+            assert outcome.tolist() == ended_goals
+        env.close()
+    assert happened["reached"] > 1 and happened["started"] > 3
+    if task == TASK:
+        assert min(happened.values()) > 3
+
+
+def one_env(rollout, b):
+    """The rollout of one environment."""
+    obs = {name: x[:, b : b + 1] for name, x in rollout.obs.items()}
+    names = ("action", "reward", "terminated", "truncated", "starts")
+    return replace(rollout, obs=obs, **{name: getattr(rollout, name)[:, b : b + 1] for name in names})
+
+
+def test_a_saved_collector_keeps_its_goals(tmp_path):
+    policy = make_student(TASK)
+    collector = make_collector(policy=policy, unroll=70)
+    collector.collect(policy)
+    torch.save(collector.state_dict(), tmp_path / "state")
+    state = torch.load(tmp_path / "state", weights_only=True)
+    fresh = make_collector(policy=policy, unroll=70)
+    fresh.load_state_dict(state)
+    assert_equal(fresh.collect(policy), collector.collect(policy))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("goal", 25, "is none of the 25 cells"),
+        ("goal", -1, "is none of the 25 cells"),
+        ("goal_age", -1, "after the present step"),
+        ("episode_step", -1, "after the present step"),
+    ],
+)
+def test_damaged_goals_are_refused(name, value, sentence):
+    policy = make_student(TASK)
+    collector = make_collector(policy=policy, unroll=5)
+    before = collector.obs
+    state = collector.state_dict()
+    state["obs"] = state["obs"] | {name: torch.tensor([0, value, 0])}
+    with pytest.raises(ValueError, match=sentence):
+        collector.load_state_dict(state)
+    assert collector.obs is before
+    del state["obs"][name]
+    with pytest.raises(ValueError, match="not of 3 environments"):
+        collector.load_state_dict(state)
 
 
 def test_behaviour_is_recorded_as_it_was():

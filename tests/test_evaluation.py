@@ -32,6 +32,53 @@ def test_both_engines_agree_level_by_level(task, greedy):
         assert fast.solved > 0.2  # else the comparison says little
 
 
+def make_guided(task, method="amigo"):
+    """AMIGo's student, and a teacher with preferences."""
+    policy = make_policy(TrainConfig(task=task, method=method), make_envs(task, 1, full_grid=True))
+    torch.nn.init.normal_(policy.guide.choice.weight, std=0.2, generator=torch.Generator().manual_seed(0))
+    return policy
+
+
+def goals_while(policy, monkeypatch, **how):
+    """Play, and note which goals are set."""
+    goals = []
+    observe = type(policy.guide).observe
+
+    def noted(*args, **kwargs):
+        shown = observe(*args, **kwargs)
+        goals.append(shown["goal"].tolist())
+        return shown
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(policy.guide), "observe", noted)
+        played = evaluate(policy, "MiniGrid-Empty-5x5-v0", episodes=6, seed=77, **how)
+    return played, goals
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_goals_are_the_same_on_both_engines_and_after_saving(greedy, tmp_path, monkeypatch):
+    task = "MiniGrid-Empty-5x5-v0"
+    policy = make_guided(task)
+    words = {"config": json.dumps(asdict(TrainConfig(task=task, method="amigo")))}
+    checkpoint.save_weights(tmp_path / "weights.safetensors", policy.state_dict(), words)
+    loaded, _ = load_policy(tmp_path)
+    played, goals = goals_while(policy, monkeypatch, greedy=greedy, engine="fast")
+    assert greedy or len({goal for row in goals for goal in row}) > 1  # all these levels begin alike
+    assert [len(row) for row in goals] == [int((played.lengths > t).sum()) for t in range(len(goals))]
+    for agent, engine in ((policy, "farama"), (loaded, "fast")):
+        other, others = goals_while(agent, monkeypatch, greedy=greedy, engine=engine)
+        assert np.array_equal(other.returns, played.returns) and np.array_equal(other.lengths, played.lengths)
+        assert others == goals
+
+
+def test_guided_greedy_play_does_not_depend_on_what_is_played_beside_it():
+    task = "MiniGrid-Empty-Random-5x5-v0"
+    policy = make_guided(task)
+    together = play(policy, make_envs(task, 6, full_grid=True), range(6), greedy=True)
+    alone = [play(policy, make_envs(task, 1, full_grid=True), [seed], greedy=True) for seed in range(6)]
+    assert together.returns.tolist() == [played.returns[0] for played in alone]
+
+
 def test_playing_in_one_batch_is_playing_alone():
     """Greedy play of a level does not depend on which other levels are played beside it."""
     task = "MiniGrid-Empty-Random-5x5-v0"

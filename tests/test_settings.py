@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
 import pytest
 
 from bebold import settings
-from bebold.config import EvaluationConfig, IntrinsicConfig, NetworkConfig, PPOConfig, RNDConfig, TrainConfig
+from bebold.config import (
+    AMIGoConfig,
+    EvaluationConfig,
+    IntrinsicConfig,
+    NetworkConfig,
+    PPOConfig,
+    RNDConfig,
+    TrainConfig,
+)
 from bebold.errors import UsageError
 from bebold.evaluation import PROGRESS_SEED, TEST_SEED
 from bebold.gridworld.tasks import UnknownTask
@@ -32,6 +41,7 @@ def test_settings_survive_yaml() -> None:
         ("config: {seed: true}", "seed is True; it takes a value of type int"),
         ("config: {ppo: 3}", "ppo is a group of settings"),
         ("config: {device: gpu}", "device is 'gpu'; choose one of auto, cpu, cuda"),
+        ("config: {network: {architecture: cnn}}", "architecture is 'cnn'; choose one of mlp-gru, amigo"),
         ("config: [", "not valid YAML"),
         ("config: 2001-99-99", "not valid YAML"),
         ("just text", "has no section `config`"),
@@ -93,6 +103,11 @@ def test_numbers_as_people_write_them() -> None:
             TrainConfig(stop_when_solved=True, task="MiniGrid-Empty-5x5-v0"),
             "the paper gives none for MiniGrid-Empty-5x5-v0; set total_steps",
         ),
+        (
+            TrainConfig(network=NetworkConfig(architecture="amigo")),
+            "amigo, which looks at a goal, and the method bebold sets none; use --method amigo or",
+        ),
+        (TrainConfig(intrinsic=IntrinsicConfig(amigo=AMIGoConfig(batch=0))), "intrinsic.amigo.batch is 0"),
         (TrainConfig(method="bbold"), "there is no method 'bbold'; did you mean bebold"),
     ],
 )
@@ -117,6 +132,18 @@ def test_commits_of_settings_files_old_and_edited() -> None:
     assert settings.commits({"version": "0.1.0", "commit": None}) == ["version 0.1.0"]
     assert settings.commits({"commit": "a", "resumed_with": None}) == ["a"]
     assert settings.commits({"commit": "a", "resumed_with": 7}) == ["a", "7"]
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "expected"),
+    [("bebold", None, "mlp-gru"), ("amigo", None, "amigo"), ("amigo", "mlp-gru", "mlp-gru")],
+)
+def test_the_method_s_own_network_is_filled_in(method: str, asked: Any, expected: str) -> None:
+    config = TrainConfig(method=method, network=NetworkConfig(architecture=asked))
+    validate(config)
+    resolved = settings.resolve(config)
+    assert resolved.network == NetworkConfig(architecture=expected)  # type: ignore[arg-type]
+    assert from_yaml(to_yaml(resolved, {})) == resolved == settings.resolve(resolved)
 
 
 def test_an_unknown_task_is_refused() -> None:

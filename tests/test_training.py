@@ -15,12 +15,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from bebold.config import EvaluationConfig, IMPALAConfig, IntrinsicConfig, NetworkConfig, PPOConfig, TrainConfig
+from bebold.config import (
+    AMIGoConfig,
+    EvaluationConfig,
+    IMPALAConfig,
+    IntrinsicConfig,
+    NetworkConfig,
+    PPOConfig,
+    TrainConfig,
+)
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import evaluate, load_policy
 from bebold.interrupts import Interrupted
 from bebold.parallel import Workers
 from bebold.runs import Run
+from bebold.settings import resolve
 from bebold.trainer import Trainer
 from bebold.training import resume, train
 
@@ -36,7 +45,7 @@ SMALL = TrainConfig(
     network=NetworkConfig(hidden=16, memory=16),
     # Decay would make a longer run differ from a shorter one from the start.
     ppo=PPOConfig(minibatches=2, learning_rate_decay="none", entropy_decay="none"),
-    intrinsic=IntrinsicConfig(coefficient=0.1, coefficient_decay="none"),
+    intrinsic=IntrinsicConfig(coefficient=0.1, coefficient_decay="none", amigo=AMIGoConfig(batch=5)),
     evaluation=EvaluationConfig(interval=1000, episodes=4),
 )
 CLOCKS = ("time/", "charts/steps_per_second")
@@ -106,7 +115,7 @@ def test_the_run_folder_tells_what_happened(uninterrupted):
     assert [s // 1000 for s in evaluated] == [1, 2, 3, 4]
     assert {"losses/policy", "intrinsic/reward_mean", "eval/length_mean"} <= set().union(*records)
     policy, config = load_policy(uninterrupted)
-    assert config == SMALL
+    assert config == resolve(SMALL)
     assert len(evaluate(policy, config.task, episodes=2, engine="fast").returns) == 2
 
 
@@ -118,6 +127,8 @@ def test_the_run_folder_tells_what_happened(uninterrupted):
         ("none", "ppo", 0),
         ("none", "impala", 0),
         ("bebold", "impala", 2),
+        ("amigo", "ppo", 1),
+        ("amigo", "impala", 0),
     ],
 )
 def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, learner, lag, tmp_path):
@@ -128,6 +139,7 @@ def test_a_longer_run_goes_on_exactly_where_the_shorter_stopped(method, learner,
     assert len(metrics(half)) < len(metrics(whole))
     resume(half, total_steps=2000, quiet=True)
     assert metrics(half) == metrics(whole)
+    assert (method == "amigo") == any("intrinsic/teacher_loss" in record for record in metrics(half))
     one, other = (load_policy(folder)[0].state_dict() for folder in (half, whole))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -277,6 +289,29 @@ def test_workers_learn_one_policy_from_different_levels(tmp_path):
     with Run.open(folder) as run:
         one, other = run.load()["collectors"]
     assert not torch.equal(one["obs"]["image"], other["obs"]["image"])
+
+
+def test_workers_share_one_teacher(tmp_path):
+    """Their policies, which are equal at every save, hold it."""
+    config = replace(SMALL, method="amigo", task="MiniGrid-Empty-5x5-v0", workers=2, total_steps=1000)
+    folder = train(config, root=tmp_path, quiet=True)
+    assert any("intrinsic/teacher_loss" in record for record in metrics(folder))
+    with Run.open(folder) as run:
+        state = run.load()
+    one, other = state["collectors"]
+    assert not torch.equal(one["obs"]["goal"], other["obs"]["goal"])
+    weights = load_policy(folder)[0].guide.state_dict()
+    untrained = Trainer(replace(config, workers=1), Workers()).policy.guide.state_dict()
+    assert not torch.equal(weights["choice.weight"], untrained["choice.weight"])
+    assert all(torch.equal(state["intrinsic"][f"teacher.{name}"], x) for name, x in weights.items())
+
+
+def test_the_whole_grid_is_shown_to_those_who_ask():
+    small = replace(SMALL, num_envs=4)
+    for method, names in {"bebold": {"image"}, "amigo": {"grid", "goal"}}.items():
+        trainer = Trainer(resolve(replace(small, method=method)), Workers())
+        assert trainer.policy.needs == names
+        assert trainer.pipeline.collector.envs.full_grid == ("grid" in names)
 
 
 def test_workers_that_drift_apart_are_found_out():

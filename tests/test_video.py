@@ -13,7 +13,10 @@ import pytest
 import torch
 
 from bebold import video
+from bebold.config import TrainConfig
+from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import RunError, UsageError
+from bebold.evaluation import make_policy, play
 from bebold.gridworld.tasks import make_farama
 
 RIGHT, FORWARD, PICK_UP, TOGGLE = 1, 2, 3, 5
@@ -22,7 +25,8 @@ RIGHT, FORWARD, PICK_UP, TOGGLE = 1, 2, 3, 5
 class Scripted:
     """Plays a list of actions over and over, and notes what it was shown."""
 
-    needs = frozenset({"image", "direction"})
+    needs = observes = frozenset({"image", "direction"})
+    guide = None
 
     def __init__(self, *actions: int):
         self.actions = actions
@@ -50,6 +54,17 @@ def test_an_episode_is_played_on_faramas_level() -> None:
         assert seen["starts"].tolist() == [t == 0] and seen["state"].tolist() == [[t]]
         obs, *_ = env.step((RIGHT, FORWARD)[t % 2])
     assert moments[0] == (0, 0.0, False) and moments[-1] == (270, 0.0, True) and len(moments) == 271
+
+
+def test_a_guided_policy_is_shown_as_it_is_judged() -> None:
+    task = "MiniGrid-Empty-5x5-v0"
+    policy = make_policy(TrainConfig(task=task, method="amigo"), make_envs(task, 1, full_grid=True))
+    for seed in range(3):
+        envs = make_farama_envs(task, 1, full_grid=True, autoreset=False)
+        played = play(policy, envs, [seed], action_seed=seed)
+        envs.close()
+        last = list(video.play_episode(policy, task, seed=seed))[-1]
+        assert (last.steps, last.episodic_return) == (played.lengths[0], pytest.approx(played.returns[0]))
 
 
 def test_a_reward_is_told() -> None:

@@ -13,6 +13,7 @@ from bebold.gridworld import register as _register
 
 if TYPE_CHECKING:
     from bebold.config import (
+        AMIGoConfig,
         EvaluationConfig,
         IntrinsicConfig,
         NetworkConfig,
@@ -34,6 +35,7 @@ _HOME = {
     "PPOConfig": "config",
     "NetworkConfig": "config",
     "RNDConfig": "config",
+    "AMIGoConfig": "config",
     "EvaluationConfig": "config",
     "Rollout": "rollout",
     "make_envs": "envs",
@@ -44,6 +46,7 @@ _HOME = {
     "load_policy": "evaluation",
 }
 __all__ = [
+    "AMIGoConfig",
     "EvaluationConfig",
     "IntrinsicConfig",
     "NetworkConfig",

@@ -14,8 +14,9 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from bebold.guide import Guide
 from bebold.methods.counts import EpisodicCounter
-from bebold.networks import ActorCritic
+from bebold.networks import Policy
 from bebold.rollout import Rollout
 
 Key = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], np.ndarray]
@@ -30,6 +31,7 @@ class Collector:
     key : turns (observations, info) into the 64-bit keys that are counted, uint64 `[B]`
     counter : counts the keys' visits within each episode
     needs : names of the observations to keep; `key` keeps the keys themselves
+    guide : of the policy that acts, if it has one; what it adds is kept too
     unroll : `T`, steps per rollout
     seed : of the environments and of the sampled actions
     """
@@ -44,12 +46,14 @@ class Collector:
         unroll: int,
         seed: int,
         action_seed: int,
+        guide: Guide | None = None,
         device: torch.device | str = "cpu",
     ):
         self.envs = envs
         self.key = key
         self.counter = counter
-        self.needs = needs
+        self.guide = guide
+        self.needs = needs if guide is None else (needs - guide.gives) | guide.needs
         self.unroll = unroll
         self.device = torch.device(device)
         self.generator = torch.Generator(self.device).manual_seed(action_seed)
@@ -58,9 +62,10 @@ class Collector:
         obs, info = envs.reset(seed=seed)
         self.starts = np.ones(envs.num_envs, bool)
         self.ended = np.zeros(envs.num_envs, bool)
-        self.obs = self._look(obs, info)
+        self.obs: dict[str, Tensor] = {}
+        self.obs = self._look(obs, info, guide)
 
-    def collect(self, policy: ActorCritic) -> Rollout:
+    def collect(self, policy: Policy) -> Rollout:
         """Act for `unroll` steps; episodes go on across calls."""
         steps, num_envs = self.unroll, self.envs.num_envs
         state = policy.initial_state(num_envs) if self.state is None else self.state
@@ -94,7 +99,7 @@ class Collector:
                 self.episodes += zip(
                     info["episode"]["r"][done].tolist(), info["episode"]["l"][done].tolist(), strict=True
                 )
-            self.obs = self._look(raw_obs, info)
+            self.obs = self._look(raw_obs, info, policy.guide)
         self.state = state
         last = policy.act(show(steps), state, self._start_tensor(), greedy=True)
         values.append(last.value)
@@ -147,6 +152,8 @@ class Collector:
         )
         if not fits:
             raise ValueError(f"the saved observations are not of {self.envs.num_envs} environments of this kind")
+        if self.guide is not None:
+            self.guide.check(state["obs"])
         self.envs.set_state(to_arrays(state["envs"]))  # type: ignore[attr-defined]
         self.counter.load_state_dict(to_arrays(state["counter"]))
         self.generator.set_state(state["generator"])
@@ -155,12 +162,14 @@ class Collector:
         self.ended = state["ended"].numpy().copy()
         self.state = None if memory is None else memory.to(self.device)
 
-    def _look(self, obs: Mapping[str, np.ndarray], info: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Count the present observations and keep what is needed of them."""
+    def _look(self, obs: Mapping[str, np.ndarray], info: Mapping[str, Any], guide: Guide | None) -> dict[str, Tensor]:
+        """Count the present observations, let the guide add its own, and keep what is needed."""
         keys = self.key(obs, info)
         shown = dict(obs)
         shown["key"] = keys.view(np.int64)
         kept = {name: torch.from_numpy(np.ascontiguousarray(shown[name])) for name in self.needs}
+        if guide is not None:
+            kept |= guide.observe(kept, torch.from_numpy(self.starts), self.obs, generator=self.generator)
         kept["episodic_count"] = torch.from_numpy(self.counter.visit(keys, self.starts))
         return kept
 
@@ -179,11 +188,11 @@ class Pipeline:
         self.lag = lag
         self.waiting: deque[Rollout] = deque()
         self._finished: list[tuple[float, int]] = []
-        self._actor: ActorCritic | None = None
+        self._actor: Policy | None = None
         self._thread = ThreadPoolExecutor(1) if lag else None
         self._collecting: Future[Rollout] | None = None
 
-    def next(self, policy: ActorCritic) -> Rollout:
+    def next(self, policy: Policy) -> Rollout:
         """The rollout to learn from now."""
         if self._thread is None:
             return self.collector.collect(policy)

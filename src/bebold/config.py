@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Key = Literal["observation", "full_state", "position", "pose", "contact", "discretised"]
+Architecture = Literal["mlp-gru", "amigo", "bebold", "ride"]
 Encoding = Literal["onehot", "contact", "shapes", "codes", "integers", "bytes", "raw"]
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Actor-critic: two dense layers on the one-hot view, a GRU with a skip connection, linear heads."""
+    """The actor-critic. `mlp-gru`: two dense layers on the one-hot view, a GRU with a skip connection, linear heads."""
 
+    architecture: Architecture | None = None
+    """mlp-gru: ours. amigo: AMIGo's student on the whole grid, of fixed size. bebold, ride: convolutions and an LSTM as
+    in these papers. None takes the method's own."""
     hidden: int = 128
     """Width of the two dense layers (ours: small enough for two cores)."""
     memory: int = 128
@@ -157,6 +161,30 @@ class ICMConfig:
 
 
 @dataclass(frozen=True)
+class AMIGoConfig:
+    """AMIGo's teacher (Campero et al. 2021), which sets goals."""
+
+    learning_rate: float = 1e-3
+    """Adam's step size of the teacher (the paper; 2e-3 in its repository)."""
+    entropy: float = 0.01
+    """Entropy coefficient of the teacher (the paper; 0.05 in its repository)."""
+    value_loss: float = 0.5
+    """Weight of the value loss of the teacher's baseline (as BeBold's released settings weigh the student's)."""
+    batch: int = 150
+    """Goals, reached or given up, that one step of the teacher learns from (the paper)."""
+    reward: float = 0.7
+    """What the teacher earns for a goal that was reached in t* steps or more (the paper)."""
+    penalty: float = 0.3
+    """What it loses for one that was reached sooner, or not in this episode (the paper)."""
+    threshold: int = 7
+    """t* at first, in steps (the paper)."""
+    good_batches: int = 10
+    """t* rises by one after so many good batches in a row (the paper)."""
+    good_reward: float = 0.0
+    """A batch is good if the teacher earned more than this on average (ours: more than nothing)."""
+
+
+@dataclass(frozen=True)
 class IntrinsicConfig:
     """The intrinsic reward. The method chooses the formula; these are its numbers."""
 
@@ -175,6 +203,7 @@ class IntrinsicConfig:
     """Slots of the lifelong counter (count-based methods only)."""
     rnd: RNDConfig = field(default_factory=RNDConfig)
     icm: ICMConfig = field(default_factory=ICMConfig)
+    amigo: AMIGoConfig = field(default_factory=AMIGoConfig)
 
 
 @dataclass(frozen=True)
@@ -194,8 +223,8 @@ class TrainConfig:
     task: str = "KCS3R3"
     """A MiniGrid id (MiniGrid-KeyCorridorS3R3-v0), the paper's short name (KCS3R3); see `bebold tasks`."""
     method: str = "bebold"
-    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, count, episodic, icm, ride or none;
-    see docs/methods.md."""
+    """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-count, count, episodic, icm, ride,
+    amigo or none: see docs/methods.md."""
     label: str = ""
     """What the run folder, tables and figures call these settings; empty: the method."""
     seed: int = 1

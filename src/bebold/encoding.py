@@ -72,6 +72,33 @@ class OneHotLinear(nn.Module):
         return _SumOfRows.apply(row, table.flatten(0, 1)) + self.bias
 
 
+class CellEmbedding(nn.Module):
+    """MiniGrid cells as learnt vectors of object, colour and state: uint8 `[N, W, H, 3]` to float32 `[N, W, H, 10]`."""
+
+    SIZES = (5, 3, 2)
+    """Numbers an object, a colour, a state (AMIGo; Campero et al. 2021)."""
+    WIDTH = sum(SIZES)
+
+    def __init__(self) -> None:
+        super().__init__()
+        kinds = zip((OBJECTS, COLOURS, STATES), self.SIZES, strict=True)
+        self.objects, self.colours, self.states = (nn.Parameter(torch.randn(*shape)) for shape in kinds)
+
+    def forward(self, cells: Tensor) -> Tensor:
+        codes = cells.int()
+        joint = (codes[..., 0] * COLOURS + codes[..., 1]) * STATES + codes[..., 2]
+        # Of every kind of cell, in the order of their joint codes; then there is one look-up a cell, not three.
+        table = torch.cat(
+            (
+                self.objects.repeat_interleave(COLOURS * STATES, dim=0),
+                self.colours.repeat_interleave(STATES, dim=0).repeat(OBJECTS, 1),
+                self.states.repeat(OBJECTS * COLOURS, 1),
+            ),
+            dim=1,
+        )
+        return nn.functional.embedding(joint, table)
+
+
 def distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Find the distinct rows of `[N, ...]` by a 64-bit hash; on a CPU in order of first occurrence.
 

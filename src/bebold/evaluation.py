@@ -11,14 +11,17 @@ from typing import Literal
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
+from torch import Tensor
 
 from bebold import checkpoint
+from bebold.architectures import ARCHITECTURES
 from bebold.config import TrainConfig
 from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import RunError, UsageError
 from bebold.gridworld.tasks import find_task
-from bebold.networks import ActorCritic
-from bebold.settings import from_dict, validate
+from bebold.methods.recipes import build_guide
+from bebold.networks import Policy
+from bebold.settings import architecture, from_dict, validate
 
 PROGRESS_SEED = 1_000_000_000
 """First seed of the held-out levels that are played during training."""
@@ -55,7 +58,7 @@ class Evaluation:
 
 
 def evaluate(
-    policy: ActorCritic,
+    policy: Policy,
     task: str,
     *,
     episodes: int = TEST_LEVELS,
@@ -67,8 +70,11 @@ def evaluate(
     returns, lengths = [], []
     for first in range(seed, seed + episodes, BATCH):
         seeds = range(first, min(first + BATCH, seed + episodes))
-        farama = engine == "farama"
-        envs = make_farama_envs(task, len(seeds), autoreset=False) if farama else make_envs(task, len(seeds))
+        full_grid = "grid" in policy.observes
+        if engine == "farama":
+            envs = make_farama_envs(task, len(seeds), full_grid=full_grid, autoreset=False)
+        else:
+            envs = make_envs(task, len(seeds), full_grid=full_grid)
         played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
         envs.close()
         returns.append(played.returns)
@@ -77,9 +83,12 @@ def evaluate(
 
 
 def play(
-    policy: ActorCritic, envs: VectorEnv, seeds: Sequence[int], *, greedy: bool = False, action_seed: int = 0
+    policy: Policy, envs: VectorEnv, seeds: Sequence[int], *, greedy: bool = False, action_seed: int = 0
 ) -> Evaluation:
-    """Play one episode in each of `B` environments; those that have ended are left out of the policy's batch."""
+    """Play one episode in each of `B` environments; those that have ended are left out of the policy's batch.
+
+    If `greedy`, the policy's guide, too, chooses what is likeliest.
+    """
     device = next(policy.parameters()).device
     generator = torch.Generator(device).manual_seed(action_seed)
     num_envs = envs.num_envs
@@ -87,30 +96,48 @@ def play(
     obs, _ = envs.reset(seed=list(seeds))  # type: ignore[arg-type]
     state = policy.initial_state(num_envs)
     playing = torch.arange(num_envs, device=device)
-    starts = torch.zeros(num_envs, dtype=torch.bool, device=device)
+    starts = torch.ones(num_envs, dtype=torch.bool)
+    shown: dict[str, Tensor] = {}
     while len(playing):
         rows = playing.cpu().numpy()
-        seen = {name: torch.from_numpy(obs[name][rows]).to(device) for name in policy.needs}
-        step = policy.act(seen, state[playing], starts[playing], greedy=greedy, generator=generator)
+        last, shown = shown, {name: torch.from_numpy(obs[name][rows]) for name in policy.observes}
+        if policy.guide is not None:
+            shown |= policy.guide.observe(shown, starts, last, greedy=greedy, generator=generator)
+        seen = {name: shown[name].to(device) for name in policy.needs}
+        step = policy.act(seen, state[playing], starts.to(device), greedy=greedy, generator=generator)
         state[playing] = step.state
         actions = np.zeros(num_envs, np.int64)
         actions[rows] = step.action.cpu().numpy()
         obs, reward, terminated, truncated, _ = envs.step(actions)
         returns[rows] += reward[rows]
         lengths[rows] += 1
-        playing = playing[torch.from_numpy(~(terminated | truncated)[rows]).to(device)]
+        going_on = torch.from_numpy(~(terminated | truncated)[rows])
+        playing = playing[going_on.to(device)]
+        shown = {name: x[going_on] for name, x in shown.items()}
+        starts = torch.zeros(len(playing), dtype=torch.bool)
     return Evaluation(returns, lengths)
 
 
-def make_policy(config: TrainConfig, envs: VectorEnv) -> ActorCritic:
-    """An untrained policy for these environments; the same seed gives the same weights."""
+def make_policy(config: TrainConfig, envs: VectorEnv) -> Policy:
+    """An untrained policy for these environments, with its guide if the method has one.
+
+    The same seed gives the same weights. The environments show what it observes.
+    """
+    shapes = observation_shapes(envs)
+    kind = ARCHITECTURES[architecture(config)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        space = envs.single_observation_space["image"]  # type: ignore[index]
-        return ActorCritic(space.shape, int(envs.single_action_space.n), config.network)  # type: ignore[attr-defined]
+        policy = kind(shapes[kind.source], int(envs.single_action_space.n), config.network)  # type: ignore[attr-defined,call-arg]
+    policy.guide = build_guide(config.method, obs_shapes=shapes, seed=config.seed)
+    return policy
 
 
-def load_policy(source: Path | str) -> tuple[ActorCritic, TrainConfig]:
+def observation_shapes(envs: VectorEnv) -> dict[str, tuple[int, ...]]:
+    """Name and shape of each observation of one environment."""
+    return {name: space.shape for name, space in envs.single_observation_space.items()}  # type: ignore[attr-defined]
+
+
+def load_policy(source: Path | str) -> tuple[Policy, TrainConfig]:
     """The trained policy of a run folder, or of a file of weights, and the settings it was trained with.
 
     Raises
@@ -130,7 +157,7 @@ def load_policy(source: Path | str) -> tuple[ActorCritic, TrainConfig]:
         config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))
         validate(config)
         task = find_task(config.task)  # Gymnasium's own ids could name a module to import
-        envs = make_envs(task, 1)
+        envs = make_envs(task, 1, full_grid=True)
         policy = make_policy(config, envs)
         envs.close()
         policy.load_state_dict(weights)

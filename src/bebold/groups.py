@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from bebold.config import TrainConfig
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
-from bebold.settings import differences
+from bebold.settings import differences, resolve
 
 Groups = Mapping[tuple[str, str], Sequence[Result]]
 """The runs of each (task, name), by seed."""
@@ -42,7 +42,7 @@ def warn_of_mixtures(groups: Groups) -> None:
     """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
     for (task, name), (first, *others) in groups.items():
         for other in others:
-            different = differences(first.config, other.config, may_differ(first.config))
+            different = differences(resolve(first.config), resolve(other.config), may_differ(first.config))
             if different:
                 _log.warning(
                     "%s and %s are both %s on %s but differ in %s; give one of them a `label` in its config.yaml, or "

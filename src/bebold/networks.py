@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bebold.config import NetworkConfig
 from bebold.encoding import OneHotLinear, distinct
 from bebold.gru import MaskedGRU
+from bebold.guide import Guide
 from bebold.products import dense, product, round_up
 
 
@@ -46,11 +47,68 @@ class ViewTorso(nn.Module):
         return torch.relu(product(x, self.second.weight, self.second.bias))
 
 
-class ActorCritic(nn.Module):
+class Policy(nn.Module):
+    """What every actor-critic promises. One is built from the shape of its `source`, actions and settings."""
+
+    needs: frozenset[str]
+    """The observations it looks at, those that its guide adds included."""
+    source: str
+    """The observation whose shape it is built for."""
+    num_actions: int
+    guide: Guide | None
+    """Adds observations, such as a goal. It is saved with the policy, and learns by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guide = None
+
+    @property
+    def observes(self) -> frozenset[str]:
+        """What an environment must show, to the policy and to its guide."""
+        return self.needs if self.guide is None else (self.needs - self.guide.gives) | self.guide.needs
+
+    def own_parameters(self) -> Iterator[nn.Parameter]:
+        """What a learner trains: all but the guide's."""
+        return (parameter for name, parameter in self.named_parameters() if not name.startswith("guide."))
+
+    def initial_state(self, num_envs: int) -> Tensor:
+        """Zeros, float32 `[B, S]`."""
+        raise NotImplementedError
+
+    def unroll(self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Run over time: logits `[T, B, A]`, values `[T, B, H]` and the last state `[B, S]`.
+
+        Parameters
+        ----------
+        obs : each `[T, B, ...]`, those of `needs`
+        state : float32 `[B, S]`, before the first observation
+        starts : bool `[T, B]`, where the state is cleared first
+        """
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def act(
+        self,
+        obs: Mapping[str, Tensor],
+        state: Tensor,
+        starts: Tensor,
+        *,
+        greedy: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Step:
+        """Choose actions for observations `[B, ...]`: sampled, or the most likely if `greedy`."""
+        logits, value, state = self.unroll({name: obs[name][None] for name in self.needs}, state, starts[None])
+        log_probs = logits[0].log_softmax(dim=-1)
+        action = log_probs.argmax(dim=-1) if greedy else sample(log_probs, generator)
+        log_prob = log_probs.gather(-1, action[:, None]).squeeze(-1)
+        return Step(action, log_prob, logits[0], value[0], state)
+
+
+class ActorCritic(Policy):
     """Recurrent actor-critic on MiniGrid views. The heads see the memory and, past it, the torso."""
 
     needs = frozenset({"image"})
-    """The observations it looks at."""
+    source = "image"
 
     def __init__(self, image_shape: tuple[int, ...], num_actions: int, config: NetworkConfig):
         super().__init__()
@@ -68,18 +126,10 @@ class ActorCritic(nn.Module):
         self.memory = config.memory
 
     def initial_state(self, num_envs: int) -> Tensor:
-        """Zeros, float32 `[B, S]`."""
         return self.memory_head.weight.new_zeros(num_envs, self.memory)
 
     def unroll(self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Run over time: logits `[T, B, A]`, values `[T, B, H]` and the last state `[B, S]`.
-
-        Parameters
-        ----------
-        obs : `image` uint8 `[T, B, 7, 7, 3]`
-        state : float32 `[B, S]`, before the first observation
-        starts : bool `[T, B]`, where the state is cleared first
-        """
+        """As `Policy.unroll`; `image` is uint8 `[T, B, 7, 7, 3]`."""
         image = obs["image"].flatten(0, 1)
         if len(starts) == 1:  # acting: too few to be worth the search for equal ones
             first = inverse = torch.arange(len(image), device=image.device)
@@ -90,23 +140,6 @@ class ActorCritic(nn.Module):
         memory = self.core(self.core.gates(x), inverse.view(starts.shape), state, starts)
         logits_and_value = heads + self.memory_head(memory)
         return *logits_and_value.tensor_split((self.num_actions,), dim=-1), memory[-1]
-
-    @torch.no_grad()
-    def act(
-        self,
-        obs: Mapping[str, Tensor],
-        state: Tensor,
-        starts: Tensor,
-        *,
-        greedy: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Step:
-        """Choose actions for observations `[B, ...]`: sampled, or the most likely if `greedy`."""
-        logits, value, state = self.unroll({"image": obs["image"][None]}, state, starts[None])
-        log_probs = logits[0].log_softmax(dim=-1)
-        action = log_probs.argmax(dim=-1) if greedy else sample(log_probs, generator)
-        log_prob = log_probs.gather(-1, action[:, None]).squeeze(-1)
-        return Step(action, log_prob, logits[0], value[0], state)
 
 
 def sample(log_probs: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
 import bebold
-from bebold.config import TrainConfig
+from bebold.config import Architecture, TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
@@ -42,6 +43,10 @@ MAY_BE_ZERO = {
     "intrinsic.icm.forward_loss",
     "intrinsic.icm.inverse_loss",
     "intrinsic.icm.max_grad_norm",
+    "intrinsic.amigo.entropy",
+    "intrinsic.amigo.value_loss",
+    "intrinsic.amigo.penalty",
+    "intrinsic.amigo.good_reward",
 }
 SHARES = {"ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
@@ -71,6 +76,9 @@ LARGEST = {
     "intrinsic.icm.model_hidden": 4096,
     "intrinsic.icm.epochs": 1000,
     "intrinsic.icm.minibatches": 10_000,
+    "intrinsic.amigo.batch": 10_000,
+    "intrinsic.amigo.threshold": 10**9,
+    "intrinsic.amigo.good_batches": 10**9,
     "evaluation.episodes": 100_000,
 }
 """Far above what is of use, below what no memory could hold; evaluations stay within their own levels."""
@@ -169,8 +177,10 @@ def from_dict(cls: type[T], values: Mapping[str, Any], source: str, prefix: str 
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
-    if kind == float | None:
-        return None if value is None else _convert(float, value, where)
+    if get_origin(kind) in (Union, UnionType):  # with None
+        (kind,) = (part for part in get_args(kind) if part is not NoneType)
+        if value is None:
+            return None
     if get_origin(kind) is Literal:
         if value in get_args(kind):
             return value
@@ -211,6 +221,11 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
     if config.seed >= SEEDS:
         raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
+    if architecture(config) == "amigo" and find_recipe(config.method).novelty != "goals":
+        raise UsageError(
+            f"network.architecture is amigo, which looks at a goal, and the method {config.method} sets none; "
+            "use --method amigo or --network.architecture mlp-gru"
+        )
     workers = worker_count(config)
     if config.num_envs % (workers * _parts(config)):
         of_ppo = config.learner == "ppo"
@@ -260,14 +275,22 @@ def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tu
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The settings with what was left open filled in: the number of workers, and the method's own coefficient."""
+    """The settings with what was left open filled in: number of workers, the method's own coefficient and network."""
     from bebold.methods.recipes import find_recipe
 
     coefficient = config.intrinsic.coefficient
     if coefficient is None:
         coefficient = find_recipe(config.method).coefficient
     intrinsic = replace(config.intrinsic, coefficient=coefficient)
-    return replace(config, workers=worker_count(config), intrinsic=intrinsic)
+    network = replace(config.network, architecture=architecture(config))
+    return replace(config, workers=worker_count(config), network=network, intrinsic=intrinsic)
+
+
+def architecture(config: TrainConfig) -> Architecture:
+    """The actor-critic's, as asked for or else the method's own."""
+    from bebold.methods.recipes import find_recipe
+
+    return config.network.architecture or find_recipe(config.method).architecture
 
 
 def worker_count(config: TrainConfig, cores: int = 0) -> int:

@@ -15,7 +15,7 @@ from bebold.collect import Collector, Pipeline
 from bebold.config import TrainConfig
 from bebold.envs import make_envs
 from bebold.errors import RunError, UsageError
-from bebold.evaluation import PROGRESS_SEED, make_policy, play
+from bebold.evaluation import PROGRESS_SEED, make_policy, observation_shapes, play
 from bebold.experiments.published import solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.learners import Learner, build_learner
@@ -35,17 +35,21 @@ class Trainer:
         self.task = find_task(config.task)
         device = choose_device(config.device)
         share = config.num_envs // workers.size
-        envs = make_envs(self.task, share, max_episode_steps=config.max_episode_steps)
-        self.policy = make_policy(config, envs).to(device)
+        everything = make_envs(self.task, 1, full_grid=True)
+        self.policy = make_policy(config, everything).to(device)
         self.intrinsic = build_intrinsic(
             config.method,
             config.intrinsic,
-            obs_shapes={name: space.shape for name, space in envs.single_observation_space.items()},  # type: ignore[attr-defined]
-            num_actions=int(envs.single_action_space.n),  # type: ignore[attr-defined]
+            obs_shapes=observation_shapes(everything),
+            num_actions=self.policy.num_actions,
+            max_steps=self.task.max_steps,
+            guide=self.policy.guide,
             device=device,
             seed=config.seed,
             peers=workers,
         )
+        needs = self.policy.needs | self.intrinsic.needs
+        envs = make_envs(self.task, share, full_grid="grid" in needs, max_episode_steps=config.max_episode_steps)
         # Workers act apart, and learn alike.
         _, split_seed = np.random.SeedSequence((config.seed, 0)).generate_state(2).tolist()
         action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
@@ -54,7 +58,8 @@ class Trainer:
             envs,
             key=make_key(config.intrinsic.key, config.intrinsic.key_bin),
             counter=EpisodicCounter.for_episodes(share, self.task.max_steps),
-            needs=self.policy.needs | self.intrinsic.needs,
+            needs=needs,
+            guide=self.policy.guide,
             unroll=config.unroll,
             seed=config.seed * LEVELS + workers.rank * share,
             action_seed=action_seed,
@@ -100,7 +105,8 @@ class Trainer:
         mine = episodes[self.workers.rank :: self.workers.size]
         returns = torch.zeros(0, 2)
         if len(mine):
-            played = play(self.policy, make_envs(self.task, len(mine)), mine, action_seed=mine[0])
+            envs = make_envs(self.task, len(mine), full_grid="grid" in self.policy.observes)
+            played = play(self.policy, envs, mine, action_seed=mine[0])
             returns = torch.tensor(np.stack((played.returns, played.lengths), axis=1)).float()
         mean_return, mean_length = self.workers.gather(returns).mean(dim=0).tolist()
         self.evaluations.append((self.steps, mean_return))

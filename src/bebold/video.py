@@ -14,6 +14,7 @@ import torch
 
 from bebold.checkpoint import replacing
 from bebold.errors import UsageError
+from bebold.gridworld.lockstep import farama_full_grid
 from bebold.gridworld.tasks import find_task, make_farama
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Policy(Protocol):
 
     @property
     def needs(self) -> Any: ...
+    @property
+    def observes(self) -> Any: ...
+    @property
+    def guide(self) -> Any: ...
     def initial_state(self, num_envs: int, /) -> torch.Tensor: ...
     def act(self, obs: Any, state: Any, starts: Any, *, greedy: bool, generator: Any) -> Any: ...
 
@@ -76,11 +81,18 @@ def play_episode(policy: Policy, task: str, *, seed: int, greedy: bool = False) 
     generator = torch.Generator().manual_seed(seed)
     state, starts = policy.initial_state(1), torch.ones(1, dtype=torch.bool)
     obs, _ = env.reset(seed=seed)
+    shown: dict[str, torch.Tensor] = {}
     steps, total, ended = 0, 0.0, False
     yield Moment(env, steps, total, ended)
     while not ended:
-        batch = {name: torch.as_tensor(np.asarray(obs[name])).unsqueeze(0) for name in policy.needs}
-        step = policy.act(batch, state, starts, greedy=greedy, generator=generator)
+        if "grid" in policy.observes:
+            obs = {**obs, "grid": farama_full_grid(env.unwrapped)}  # type: ignore[arg-type]
+        last, shown = shown, {name: torch.as_tensor(np.asarray(obs[name])).unsqueeze(0) for name in policy.observes}
+        if policy.guide is not None:
+            shown |= policy.guide.observe(shown, starts, last, greedy=greedy, generator=generator)
+        step = policy.act(
+            {name: shown[name] for name in policy.needs}, state, starts, greedy=greedy, generator=generator
+        )
         state, starts = step.state, torch.zeros(1, dtype=torch.bool)
         obs, reward, terminated, truncated, _ = env.step(int(step.action))
         steps, total, ended = steps + 1, total + float(reward), terminated or truncated

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bebold.config import TrainConfig
-    from bebold.networks import ActorCritic
+    from bebold.networks import Policy
     from bebold.optimise import Peers
     from bebold.rollout import Rollout
 
@@ -32,7 +32,7 @@ class Learner(Protocol):
         ...
 
 
-def build_learner(config: TrainConfig, policy: ActorCritic, *, seed: int, peers: Peers) -> Learner:
+def build_learner(config: TrainConfig, policy: Policy, *, seed: int, peers: Peers) -> Learner:
     """The learner that the settings name. `seed` is equal on all workers, so that all learn the same.
 
     `config` is resolved: its coefficient β is a number.

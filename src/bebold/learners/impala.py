@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bebold.config import IMPALAConfig
-from bebold.networks import ActorCritic
+from bebold.networks import Policy
 from bebold.optimise import Optimiser, Peers
 from bebold.returns import discounts, reward_streams, vtrace
 from bebold.rollout import Rollout
@@ -23,12 +23,12 @@ class IMPALA:
     coefficient : β, the weight of the bonus
     """
 
-    def __init__(self, policy: ActorCritic, config: IMPALAConfig, *, coefficient: float, peers: Peers | None = None):
+    def __init__(self, policy: Policy, config: IMPALAConfig, *, coefficient: float, peers: Peers | None = None):
         self.policy = policy
         self.config = config
         self.coefficient = coefficient
         self.optimiser = Optimiser(
-            policy.parameters(),
+            policy.own_parameters(),
             learning_rate=config.learning_rate,
             algorithm="rmsprop",
             eps=config.rms_eps,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bebold.config import PPOConfig
-from bebold.networks import ActorCritic
+from bebold.networks import Policy
 from bebold.optimise import Optimiser, Peers
 from bebold.returns import discounts, gae, reward_streams
 from bebold.rollout import Rollout
@@ -33,7 +33,7 @@ class PPO:
 
     def __init__(
         self,
-        policy: ActorCritic,
+        policy: Policy,
         config: PPOConfig,
         *,
         coefficient: float,
@@ -46,7 +46,7 @@ class PPO:
         self.entropy = config.entropy
         self.generator = torch.Generator().manual_seed(seed)
         self.optimiser = Optimiser(
-            policy.parameters(),
+            policy.own_parameters(),
             learning_rate=config.learning_rate,
             eps=config.adam_eps,
             max_grad_norm=config.max_grad_norm,

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from bebold.config import IntrinsicConfig
+from bebold.config import Architecture, IntrinsicConfig
 from bebold.errors import UsageError, look_up
 
 if TYPE_CHECKING:
     import torch
 
+    from bebold.guide import Guide
+    from bebold.methods.amigo import GoalReward
     from bebold.methods.intrinsic import IntrinsicReward
     from bebold.methods.novelty import Novelty
     from bebold.optimise import Peers
@@ -24,13 +27,16 @@ if TYPE_CHECKING:
 class Recipe:
     """One method. `alpha`, the episodic key and RND's settings are numbers of `IntrinsicConfig`."""
 
-    novelty: Literal["rnd", "count", "inverse-root-count", "error", "impact", "one", "zero"]
+    novelty: str
+    """One of `NOVELTIES`; or `goals`, which a teacher sets."""
     difference: Literal["clipped", "unclipped", "none"]
     restriction: Literal["first_visit", "inverse_sqrt", "none"]
     coefficient: float
     """β unless the settings say otherwise: larger where the bonus itself is smaller (docs/research-log.md)."""
     description: str
     """Formula and source, for the command line's help."""
+    architecture: Architecture = "mlp-gru"
+    """The actor-critic unless the settings say otherwise."""
 
 
 RECIPES: dict[str, Recipe] = {
@@ -54,7 +60,7 @@ RECIPES: dict[str, Recipe] = {
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
     ),
     "bebold-count": Recipe(
-        "count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
+        "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
     "count": Recipe("inverse-root-count", "none", "none", 0.1, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
     "icm": Recipe("error", "none", "none", 0.1, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017"),
@@ -66,6 +72,14 @@ RECIPES: dict[str, Recipe] = {
         "norm(phi(o') - phi(o)) / sqrt(N_e(o')); RIDE, Raileanu and Rocktäschel 2020",
     ),
     "episodic": Recipe("one", "none", "first_visit", 0.1, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
+    "amigo": Recipe(
+        "goals",
+        "none",
+        "none",
+        0.3,
+        "1 - 0.9 t/T where the cell changes that a teacher chose; Campero et al. 2021",
+        architecture="amigo",
+    ),
     "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
 
@@ -80,22 +94,54 @@ def find_recipe(method: str) -> Recipe:
     return look_up("method", method, RECIPES)
 
 
+def build_guide(method: str, *, obs_shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Guide | None:
+    """What adds observations for this method: AMIGo's teacher; for all other methods None.
+
+    Parameters
+    ----------
+    obs_shapes : name and shape of each observation of one environment
+    seed : of its weights; the global random state is neither read nor changed
+
+    Raises
+    ------
+    UsageError : no such method, or the environment does not show what the guide needs
+    """
+    if find_recipe(method).novelty != "goals":
+        return None
+    import torch
+
+    from bebold.methods.amigo import Teacher
+
+    if "grid" not in obs_shapes:
+        raise UsageError(
+            f"AMIGo's teacher reads 'grid', and the environment shows {', '.join(sorted(obs_shapes)) or 'nothing'}: "
+            "make MiniGrid environments with full_grid=True"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Teacher(obs_shapes["grid"])
+
+
 def build_intrinsic(
     method: str,
     config: IntrinsicConfig | None = None,
     *,
     obs_shapes: Mapping[str, tuple[int, ...]],
     num_actions: int = 0,
+    max_steps: int | None = None,
+    guide: Guide | None = None,
     device: torch.device | str = "cpu",
     seed: int = 0,
     peers: Peers | None = None,
-) -> IntrinsicReward:
+) -> IntrinsicReward | GoalReward:
     """Build the intrinsic reward of a method in `RECIPES`.
 
     Parameters
     ----------
     obs_shapes : name and shape of each observation of one environment, for example `{"image": (7, 7, 3)}`
     num_actions : of the environment, for methods that learn what actions do
+    max_steps : the task's time limit, for methods that count the time (`amigo`)
+    guide : the policy's own, so that what learns here is what acts there; None makes one of `build_guide`
     seed : of everything random; equal on all workers, so that all build and learn the same
     peers : the workers that learn together
 
@@ -103,48 +149,98 @@ def build_intrinsic(
     ------
     UsageError : no such method, or the environment does not show what the method needs
     """
-    from bebold.methods.icm import ICMNovelty
     from bebold.methods.intrinsic import IntrinsicReward
-    from bebold.methods.novelty import ConstantNovelty, CountNovelty
-    from bebold.methods.rnd import RNDNovelty
 
     config = config or IntrinsicConfig()
     recipe = find_recipe(method)
+    if recipe.novelty == "goals":
+        from bebold.methods.amigo import GoalReward, Teacher
 
-    def rnd() -> Novelty:
-        shape = _shape("rnd", config.rnd.encoding, obs_shapes)
-        return RNDNovelty(shape, config.rnd, seed=seed, device=device, peers=peers)
-
-    def icm(measures: Literal["error", "impact"]) -> Novelty:
-        if num_actions < 1:
-            raise UsageError(f"the method {method} learns what actions do: say how many there are with num_actions")
-        shape = _shape("icm", config.icm.encoding, obs_shapes)
-        return ICMNovelty(shape, num_actions, config.icm, measures=measures, seed=seed, device=device, peers=peers)
-
-    novelties: dict[str, Callable[[], Novelty]] = {
-        "rnd": rnd,
-        "count": lambda: CountNovelty(capacity=config.count_capacity, peers=peers),
-        "inverse-root-count": lambda: CountNovelty(capacity=config.count_capacity, power=0.5, peers=peers),
-        "error": lambda: icm("error"),
-        "impact": lambda: icm("impact"),
-        "one": lambda: ConstantNovelty(1.0),
-        "zero": lambda: ConstantNovelty(0.0),
-    }
+        teacher = guide or build_guide(method, obs_shapes=obs_shapes, seed=seed)
+        assert isinstance(teacher, Teacher)
+        if max_steps is None:
+            raise UsageError(f"the method {method} counts the time that is left; give max_steps, the task's time limit")
+        return GoalReward(teacher.to(device), config.amigo, max_steps=max_steps, peers=peers)
+    setting = Setting(config, obs_shapes, num_actions, device, seed, peers)
     return IntrinsicReward(
-        novelties[recipe.novelty](),
+        NOVELTIES[recipe.novelty](setting),
         difference=recipe.difference,
         restriction=recipe.restriction,
         alpha=config.alpha,
     )
 
 
-def _shape(group: str, encoding: str, obs_shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape of the observation that an encoding reads; `group` is of the settings that chose it."""
-    name = "vector" if encoding == "raw" else "image"
-    if name not in obs_shapes:
-        raise UsageError(
-            f"{group.upper()} with the encoding '{encoding}' reads '{name}', and the environment shows "
-            f"{', '.join(sorted(obs_shapes)) or 'nothing'}: set intrinsic.{group}.encoding to "
-            f"{'onehot or codes' if name == 'vector' else 'raw'}"
-        )
-    return tuple(obs_shapes[name])
+@dataclass(frozen=True)
+class Setting:
+    """What a novelty is built from: see `build_intrinsic`."""
+
+    config: IntrinsicConfig
+    obs_shapes: Mapping[str, tuple[int, ...]]
+    num_actions: int
+    device: torch.device | str
+    seed: int
+    peers: Peers | None
+
+    def shape(self, group: Literal["rnd", "icm"]) -> tuple[int, ...]:
+        """Of the observation that this group's encoding reads.
+
+        Raises
+        ------
+        UsageError : the environment does not show it
+        """
+        encoding = getattr(self.config, group).encoding
+        name = "vector" if encoding == "raw" else "image"
+        if name not in self.obs_shapes:
+            raise UsageError(
+                f"{group.upper()} with the encoding '{encoding}' reads '{name}', and the environment shows "
+                f"{', '.join(sorted(self.obs_shapes)) or 'nothing'}: set intrinsic.{group}.encoding to "
+                f"{'onehot or codes' if name == 'vector' else 'raw'}"
+            )
+        return tuple(self.obs_shapes[name])
+
+
+def _rnd(setting: Setting) -> Novelty:
+    from bebold.methods.rnd import RNDNovelty
+
+    shape = setting.shape("rnd")
+    return RNDNovelty(shape, setting.config.rnd, seed=setting.seed, device=setting.device, peers=setting.peers)
+
+
+def _icm(measures: Literal["error", "impact"], setting: Setting) -> Novelty:
+    from bebold.methods.icm import ICMNovelty
+
+    if setting.num_actions < 1:
+        raise UsageError("ICM and RIDE learn what actions do: say how many there are with num_actions")
+    return ICMNovelty(
+        setting.shape("icm"),
+        setting.num_actions,
+        setting.config.icm,
+        measures=measures,
+        seed=setting.seed,
+        device=setting.device,
+        peers=setting.peers,
+    )
+
+
+def _count(power: float, setting: Setting) -> Novelty:
+    from bebold.methods.novelty import CountNovelty
+
+    return CountNovelty(capacity=setting.config.count_capacity, power=power, peers=setting.peers)
+
+
+def _constant(value: float, setting: Setting) -> Novelty:
+    from bebold.methods.novelty import ConstantNovelty
+
+    return ConstantNovelty(value)
+
+
+NOVELTIES: dict[str, Callable[[Setting], Novelty]] = {
+    "rnd": _rnd,
+    "error": partial(_icm, "error"),
+    "impact": partial(_icm, "impact"),
+    "inverse-count": partial(_count, 1.0),
+    "inverse-root-count": partial(_count, 0.5),
+    "one": partial(_constant, 1.0),
+    "zero": partial(_constant, 0.0),
+}
+"""How each novelty is built."""

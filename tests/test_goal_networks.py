@@ -1,0 +1,79 @@
+"""AMIGo's student against encoding every cell by itself and acting step by step."""
+
+import pytest
+import torch
+from torch import nn
+
+from bebold import goal_networks, products
+from bebold.config import NetworkConfig
+from bebold.encoding import CellEmbedding
+from bebold.goal_networks import GoalActorCritic
+
+
+def make_policy(shape=(9, 7, 3), heads=1):
+    torch.manual_seed(0)
+    return GoalActorCritic(shape, 7, NetworkConfig(value_heads=heads))
+
+
+def random_grids(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([torch.randint(high, shape, generator=generator) for high in (11, 6, 4)], dim=-1).byte()
+
+
+def test_a_cell_is_the_vectors_of_its_object_colour_and_state():
+    embedding, grid = CellEmbedding(), random_grids(2, 9, 7)
+    encoded = embedding(grid)
+    assert encoded.shape == (2, 9, 7, 10)
+    for where in [(0, 0, 0), (1, 8, 6), (0, 4, 5), (1, 2, 3)]:
+        kind, colour, state = grid[where].tolist()
+        expected = torch.cat((embedding.objects[kind], embedding.colours[colour], embedding.states[state]))
+        assert torch.equal(encoded[where], expected)
+
+
+@pytest.mark.parametrize("size", [(5, 5), (7, 7), (9, 7), (25, 25)])
+def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
+    for module in (goal_networks, products):
+        monkeypatch.setattr(module, "product", lambda x, weight, bias: x @ weight.t() + bias)
+    policy = make_policy((*size, 3), heads=2)
+    grid, goal = random_grids(3, 2, *size), torch.randint(size[0] * size[1], (3, 2))
+    starts = torch.zeros(3, 2, dtype=torch.bool)
+    logits, value, state = policy.unroll({"grid": grid, "goal": goal}, policy.initial_state(2), starts)
+    assert (logits.shape, value.shape, state.shape) == ((3, 2, 7), (3, 2, 2), (2, 0))
+    for t in range(3):
+        for b in range(2):
+            place = divmod(int(goal[t, b]), size[1])
+            mark = torch.zeros(*size, 1)
+            mark[place] = 1
+            x = torch.cat((policy.embedding(grid[t, b]), mark), dim=-1).permute(2, 0, 1)[None]
+            layers = [layer for layer in policy.convolutions if isinstance(layer, nn.Conv2d)]
+            assert [layer.out_channels for layer in layers] == [32] * 5
+            for layer in layers:
+                x = nn.functional.elu(nn.functional.conv2d(x, layer.weight, layer.bias, stride=2, padding=1))
+            x = nn.functional.elu(policy.first(x.flatten(1)))
+            x = policy.head(nn.functional.elu(policy.second(x)))[0]
+            torch.testing.assert_close(torch.cat((logits[t, b], value[t, b])), x, rtol=1e-4, atol=1e-5)
+
+
+def test_acting_step_by_step_is_unrolling():
+    policy = make_policy(heads=2)
+    grid, goal = random_grids(6, 4, 9, 7), torch.randint(63, (6, 4))
+    starts = torch.rand(6, 4, generator=torch.Generator().manual_seed(3)) < 0.3
+    obs = {"grid": grid, "goal": goal}
+    with torch.no_grad():
+        logits, value, _ = policy.unroll(obs, policy.initial_state(4), starts)
+    for t in range(6):
+        shown = {name: x[t] for name, x in obs.items()} | {"image": None}
+        step = policy.act(shown, policy.initial_state(4), starts[t], greedy=True)
+        torch.testing.assert_close(step.logits, logits[t], rtol=2e-2, atol=2e-3)  # bfloat16 products
+        torch.testing.assert_close(step.value, value[t], rtol=2e-2, atol=2e-3)
+        assert torch.equal(step.action, step.logits.argmax(dim=-1))
+        assert step.state.shape == (4, 0)
+
+
+def test_a_learner_trains_all_but_the_guide():
+    policy = make_policy()
+    own = list(policy.own_parameters())
+    assert len(own) == len(list(policy.parameters())) == 3 + 10 + 4 + 2
+    policy.guide = nn.Linear(2, 2)
+    assert all(a is b for a, b in zip(policy.own_parameters(), own, strict=True))
+    assert "guide.weight" in policy.state_dict()
