@@ -20,14 +20,15 @@ ROOMS = [
     {"gridworld"},
     {"envs"},
     {"methods"},
-    {"gru", "networks", "goal_networks", "architectures", "returns", "learners"},
+    {"gru", "networks", "goal_networks", "published_networks", "architectures", "returns", "learners"},
     {"collect", "board", "parallel"},
-    {"settings", "checkpoint", "events", "runs", "progress", "interrupts"},
+    {"settings", "presets", "checkpoint", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
     {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
     {"demo", "plan", "sweep", "pretrained"},
     {"reproduce"},
     {"cli"},
+    {"__main__"},
 ]
 """Each room may use itself and those before it."""
 
@@ -40,6 +41,7 @@ NEVER = {
     "networks": {"gridworld", "envs", "methods"},
     "goal_networks": {"gridworld", "envs", "methods"},
     "architectures": {"gridworld", "envs", "methods"},
+    "published_networks": {"gridworld", "envs", "methods"},
     "returns": {"gridworld", "envs", "methods"},
     "learners": {"gridworld", "envs", "methods"},
     "collect": {"optimise", "learners"},

@@ -181,6 +181,16 @@ def test_damaged_goals_are_refused(name, value, sentence):
         collector.load_state_dict(state)
 
 
+def test_damaged_goals_of_rollouts_that_wait_are_refused():
+    policy = make_student(TASK)
+    pipeline = Pipeline(make_collector(policy=policy, unroll=5), 1)
+    pipeline.next(policy)
+    state = pipeline.state_dict()
+    state["waiting"][0]["obs"]["goal"][3, 1] = 25
+    with pytest.raises(ValueError, match="is none of the 25 cells"):
+        Pipeline(make_collector(policy=policy, unroll=5), 1).load_state_dict(state)
+
+
 def test_behaviour_is_recorded_as_it_was():
     collector, policy = make_collector(), make_policy()
     collector.collect(policy)

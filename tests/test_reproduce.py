@@ -39,7 +39,7 @@ def test_every_run_is_possible_and_has_a_folder_of_its_own(name: str) -> None:
         for config in runs:
             validate(replace(config, workers=1))
         assert len({run_folder(config, Path()) for config in runs}) == len(runs)
-    assert len(experiment.smoke) <= 6
+    assert len(experiment.smoke) <= 8
     assert all(config.total_steps <= 200_000 for config in experiment.smoke)
 
 
@@ -47,12 +47,16 @@ def test_table2_has_the_papers_tasks_and_seeds_that_nothing_was_tuned_on() -> No
     runs = EXPERIMENTS["table2"].runs
     seeds = Counter((run.name, run.task) for run in runs)
     assert {task for _, task in seeds} == set(published.TASKS)
-    assert {name: seeds[name, "OMFull"] for name, _ in seeds} == {"bebold": 4, "bebold-published": 2, "episodic": 2}
+    expected = {"bebold": 4, "bebold-published": 2, "episodic": 2}
+    expected |= dict.fromkeys(("ride", "rnd", "none", "icm", "amigo"), 2)
+    for task in published.TASKS:
+        assert {name: seeds[name, task] for name, _ in seeds} == expected
     assert max(run.seed for run in runs) < 101
     published_rows = [run for run in runs if run.name == "bebold-published"]
     assert {(run.intrinsic.alpha, run.ppo.extrinsic_scale) for run in published_rows} == {(1.0, 1.0)}
     limits = {"MR": 5e6, "KC": 10e6, "OM": 30e6}  # a quarter of what the paper needed
     assert all(run.total_steps <= limits[run.task[:2]] for run in runs)
+    assert {run.name for run in EXPERIMENTS["table2"].smoke} == set(expected)
 
 
 def test_the_sensitivity_grid_holds_the_papers() -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bebold.config import (
         AMIGoConfig,
         EvaluationConfig,
+        ICMConfig,
+        IMPALAConfig,
         IntrinsicConfig,
         NetworkConfig,
         PPOConfig,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from bebold.envs import make_envs
     from bebold.evaluation import evaluate, load_policy
     from bebold.methods.recipes import build_intrinsic
+    from bebold.presets import preset
     from bebold.rollout import Rollout
     from bebold.training import resume, train
 
@@ -33,11 +36,14 @@ _HOME = {
     "TrainConfig": "config",
     "IntrinsicConfig": "config",
     "PPOConfig": "config",
+    "IMPALAConfig": "config",
+    "ICMConfig": "config",
     "NetworkConfig": "config",
     "RNDConfig": "config",
     "AMIGoConfig": "config",
     "EvaluationConfig": "config",
     "Rollout": "rollout",
+    "preset": "presets",
     "make_envs": "envs",
     "build_intrinsic": "methods.recipes",
     "train": "training",
@@ -48,6 +54,8 @@ _HOME = {
 __all__ = [
     "AMIGoConfig",
     "EvaluationConfig",
+    "ICMConfig",
+    "IMPALAConfig",
     "IntrinsicConfig",
     "NetworkConfig",
     "PPOConfig",
@@ -59,6 +67,7 @@ __all__ = [
     "evaluate",
     "load_policy",
     "make_envs",
+    "preset",
     "resume",
     "train",
 ]

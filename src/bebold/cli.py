@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import logging
@@ -17,6 +18,7 @@ import tyro
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.gridworld.tasks import TASKS
+from bebold.presets import PRESETS, preset
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -222,7 +224,7 @@ class Reproduce:
     """
 
     experiment: Annotated[str, tyro.conf.Positional]
-    """table2 (the twelve hardest tasks) or sensitivity (entropy and β on KCS4R3)."""
+    """table2 (the twelve hardest tasks), ablations (each part of the criterion) or sensitivity (entropy and β)."""
     out: Path = Path("reproduction")
     """Runs, tables, figures and compact records go to a folder in it, named after the experiment."""
     at_once: int = 0
@@ -302,12 +304,19 @@ DESCRIPTION = "BeBold (NovelD): exploration under sparse rewards. `bebold COMMAN
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 (the run failed), 2 (usage), or 128 + the signal."""
     logging.basicConfig(format="bebold: %(message)s", level=logging.WARNING)
+    argv = sys.argv[1:] if argv is None else argv
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="bebold", description=DESCRIPTION, args=argv, config=(tyro.conf.FlagCreatePairsOff,)
+            COMMANDS | {"train": _train_from(argv)},
+            prog="bebold",
+            description=DESCRIPTION,
+            args=argv,
+            config=(tyro.conf.FlagCreatePairsOff,),
         )
     except SystemExit as stop:  # help was printed, or what is wrong with the arguments
         return int(stop.code or 0)
+    except UsageError as error:
+        return _complain(error, 2)
     try:
         code = command.run()  # type: ignore[attr-defined]
         sys.stdout.flush()
@@ -330,6 +339,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _out_of_memory(error):
             raise
         return _complain("out of memory: lower num_envs, unroll or the networks' widths", 1)
+
+
+def _train_from(argv: Sequence[str]) -> type[Train]:
+    """`Train` with the defaults of the preset that the arguments name, so that help shows them and options change them.
+
+    Raises
+    ------
+    UsageError : the preset is for a task that there is not
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("preset", "method", "task"):
+        parser.add_argument(f"--{name}", f"--config.{name}", default=getattr(TrainConfig(), name))
+    named, _ = parser.parse_known_args([word for word in argv if word not in ("-h", "--help")])
+    if named.preset not in PRESETS:
+        return Train  # which refuses it
+
+    @dataclass(frozen=True)
+    class FromPreset(Train):
+        __doc__ = Train.__doc__
+        config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(
+            default_factory=lambda: preset(named.preset, method=named.method, task=named.task)
+        )
+
+    return FromPreset
 
 
 def _training(work: Callable[[], Path]) -> int:

@@ -241,6 +241,8 @@ class Pipeline:
         for rollout in rollouts:
             if {n: (tuple(x.shape), x.dtype) for n, x in rollout.obs.items()} != shown:
                 raise ValueError("the rollouts that wait in it are of other environments")
+            if self.collector.guide is not None:
+                self.collector.guide.check(rollout.obs)
         self.collector.episodes = [(float(r), int(length)) for r, length in state.get("episodes", [])]
         self.waiting = deque(rollouts)
         self._finished = []

@@ -7,6 +7,7 @@ from typing import Literal
 
 Key = Literal["observation", "full_state", "position", "pose", "contact", "discretised"]
 Architecture = Literal["mlp-gru", "amigo", "bebold", "ride"]
+Preset = Literal["fast", "paper"]
 Encoding = Literal["onehot", "contact", "shapes", "codes", "integers", "bytes", "raw"]
 
 
@@ -20,7 +21,7 @@ class NetworkConfig:
     hidden: int = 128
     """Width of the two dense layers (ours: small enough for two cores)."""
     memory: int = 128
-    """Width of the GRU (ours: small enough for two cores)."""
+    """Width of the GRU (ours: small enough for two cores), or of the LSTM."""
     value_heads: Literal[1, 2] = 1
     """1: one value of the summed reward (BeBold). 2: extrinsic and intrinsic apart, both cut at the episode's end."""
 
@@ -249,8 +250,9 @@ class TrainConfig:
     """auto: CUDA when there is one."""
     checkpoint_interval: float = 60.0
     """Seconds between checkpoints; one is always written at the end."""
-    preset: Literal["fast"] = "fast"
-    """Set of defaults: fast is ours."""
+    preset: Preset = "fast"
+    """Set of defaults. fast: ours, for all methods. paper: networks, inputs, learner and coefficients of the paper that
+    the method comes from; slow without a GPU."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     learner: Literal["ppo", "impala"] = "ppo"
     """Recurrent PPO (ours), or IMPALA's V-trace actor-critic (the paper's)."""

@@ -12,6 +12,7 @@ import yaml
 
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
+from bebold.presets import PRESETS, preset
 from bebold.settings import flat, from_dict
 
 
@@ -49,9 +50,21 @@ def read_sweep(path: Path) -> list[TrainConfig]:
         if not combinations:
             raise UsageError(f"{source} has an empty list, and so asks for no run; give it a value")
         for values in combinations:
-            config = from_dict(TrainConfig, values, source)
+            config = from_dict(TrainConfig, _merge(_base(values, source), values), source)
             configs.append(replace(config, label=_fill_in(config.label, config, source)))
     return configs
+
+
+def _base(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The settings of the preset that these values name."""
+    names = {name: value for name in ("preset", "method", "task") if isinstance(value := values.get(name), str)}
+    if names.get("preset", "fast") not in PRESETS:
+        return {}  # it is refused with the others
+    try:
+        name: Any = names.pop("preset", "fast")
+        return asdict(preset(name, **names))
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def test_state_goes_on_where_it_was(experience, method, tmp_path):
 
 
 def test_the_number_of_actions_is_needed():
-    with pytest.raises(UsageError, match="icm learns what actions do: say how many there are with num_actions"):
+    with pytest.raises(UsageError, match="ICM and RIDE learn what actions do: say how many there are with num_actions"):
         build_intrinsic("icm", obs_shapes={"image": SHAPE})
 
 

@@ -1,7 +1,8 @@
 """The paper's experiments as data: settings beside the published numbers."""
 
+from bebold.experiments.ablations import ABLATIONS
 from bebold.experiments.sensitivity import SENSITIVITY
 from bebold.experiments.table2 import TABLE2
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, SENSITIVITY)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, ABLATIONS, SENSITIVITY)}
 """What `bebold reproduce` knows."""

@@ -1,0 +1,7 @@
+"""`python -m bebold` is `bebold`."""
+
+import sys
+
+from bebold.cli import main
+
+sys.exit(main())

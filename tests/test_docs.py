@@ -1,0 +1,33 @@
+"""The documents' examples do what they say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import bebold
+from bebold.methods.recipes import NOVELTIES, RECIPES
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_example_of_a_new_method_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "adding-a-method.md").read_text(), flags=re.DOTALL)
+    assert len(code.splitlines()) < 40
+    monkeypatch.chdir(tmp_path)
+    for table in (NOVELTIES, RECIPES):
+        monkeypatch.setitem(table, "change", None)  # and afterwards it is gone again
+    whole = bebold.train
+    small = {"total_steps": 3000, "num_envs": 16}
+    monkeypatch.setattr(bebold, "train", lambda config: folders.append(whole(_small(config, **small), quiet=True)))
+    folders: list[Path] = []
+    exec(compile(code, "adding-a-method.md", "exec"), {})
+    (folder,) = folders
+    _, config = bebold.load_policy(folder)
+    assert config.method == "change"
+    text = (folder / "metrics.jsonl").read_text()
+    assert '"intrinsic/novelty_mean"' in text
+
+
+def _small(config: bebold.TrainConfig, **changes: int) -> bebold.TrainConfig:
+    return bebold.TrainConfig(**(vars(config) | changes))

@@ -1,0 +1,65 @@
+"""What the presets say, against the numbers of the papers."""
+
+import pytest
+
+from bebold.cli import main
+from bebold.config import TrainConfig
+from bebold.errors import UsageError
+from bebold.methods.recipes import RECIPES
+from bebold.plan import read_sweep
+from bebold.presets import preset
+from bebold.settings import resolve, validate
+
+
+def test_fast_is_the_default():
+    assert preset(method="rnd", task="KCS4R3") == TrainConfig(method="rnd", task="KCS4R3")
+
+
+@pytest.mark.parametrize("method", RECIPES)
+def test_every_method_has_settings_that_work(method):
+    for task in ("MRN7S8", "KCS3R3", "OMFull"):
+        for name in ("fast", "paper"):
+            validate(resolve(preset(name, method=method, task=task)))
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "coefficient", "entropy"),
+    [  # BeBold's appendix, "Hyperparameters for MiniGrid"
+        ("bebold", "KCS3R3", 0.1, 5e-4),
+        ("bebold", "MRN6", 0.1, 5e-4),
+        ("bebold", "OM2Dlhb", 0.05, 5e-4),
+        ("ride", "KCS3R3", 0.1, 5e-4),
+        ("ride", "MRN7S8", 0.5, 1e-3),
+        ("ride", "OM2Dlh", 0.5, 1e-3),
+        ("rnd", "MRN7S8", 0.1, 5e-4),
+        ("icm", "OM2Dlh", 0.1, 5e-4),
+    ],
+)
+def test_coefficients_of_the_appendix(method, task, coefficient, entropy):
+    config = preset("paper", method=method, task=task)
+    assert (config.intrinsic.coefficient, config.impala.entropy) == (coefficient, entropy)
+    assert (config.learner, config.num_envs, config.unroll) == ("impala", 32, 100)
+    assert (config.impala.learning_rate, config.impala.rms_eps) == (1e-4, 0.01)
+
+
+def test_the_command_line_starts_from_the_preset(capsys, monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("bebold.training.train", lambda config, **_: seen.append(config) or tmp_path)
+    assert main(["train", "--preset", "paper", "--method", "ride", "--task", "OM2Dlh", "--unroll", "50"]) == 0
+    assert main(["train", "--method", "rnd"]) == 0
+    ride = preset("paper", method="ride", task="OM2Dlh")
+    assert seen == [TrainConfig(**{**vars(ride), "unroll": 50}), TrainConfig(method="rnd")]
+    assert main(["train", "--preset", "paper", "--task", "Nowhere"]) == 2
+    assert "Nowhere" in capsys.readouterr().err
+    assert main(["train", "--preset", "slow"]) == 2
+
+
+def test_a_sweep_starts_from_the_preset(tmp_path):
+    path = tmp_path / "runs.yaml"
+    path.write_text("runs: [{preset: paper, method: ride, task: [KCS3R3, OM2Dlh], impala: {rms_eps: 1e-5}}]")
+    first, second = read_sweep(path)
+    assert (first.intrinsic.coefficient, second.intrinsic.coefficient) == (0.1, 0.5)
+    assert first.network.architecture == "ride" and first.impala.rms_eps == 1e-5 and second.impala.entropy == 1e-3
+    path.write_text("runs: [{preset: slow}]")
+    with pytest.raises(UsageError, match=r"preset is 'slow'; choose one of fast, paper"):
+        read_sweep(path)
