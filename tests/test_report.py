@@ -19,6 +19,7 @@ from bebold.cli import main
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments import published
+from bebold.methods.recipes import RECIPES
 from bebold.runs import Run
 
 
@@ -246,6 +247,25 @@ def test_a_record_says_what_the_run_says(tmp_path: Path) -> None:
     assert "losses/policy" in (kept / "metrics.jsonl").read_text()  # the last record is kept as well
 
 
+def test_a_record_keeps_every_evaluation_and_means_of_all_else(tmp_path: Path) -> None:
+    """Ten updates to an evaluation, 64 evaluations: every second line has means, over twenty updates."""
+    with Run.create(TrainConfig(task="KCS4R3"), tmp_path / "runs") as run:
+        for k in range(640):
+            value = None if k % 3 else float(k)
+            stats = {"losses/policy": float(k), "charts/episodic_return": math.nan if value is None else value}
+            run.log(1000 * k, stats | ({"eval/return_mean": k / 1000} if k % 10 == 9 else {}))
+    (kept,) = record.record([report.read_result(run.folder)], tmp_path / "results")
+    lines = [json.loads(line) for line in (kept / "metrics.jsonl").read_text().splitlines()]
+    assert [line["steps"] for line in lines] == [1000 * k for k in range(9, 640, 10)]
+    assert [line["eval/return_mean"] for line in lines] == [k / 1000 for k in range(9, 640, 10)]
+    means = [line for line in lines if "losses/policy" in line]
+    assert [line["losses/policy"] for line in means] == [20 * i + 9.5 for i in range(32)]
+    thirds = [np.mean([k for k in range(20 * i, 20 * i + 20) if k % 3 == 0]) for i in range(32)]
+    assert [line["charts/episodic_return"] for line in means] == pytest.approx(thirds, rel=1e-4)
+    (again,) = record.record([report.read_result(kept)], tmp_path / "again")
+    assert (again / "metrics.jsonl").read_text() == (kept / "metrics.jsonl").read_text()
+
+
 def test_the_record_of_a_long_run_without_evaluations_is_small(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "runs", [k / 1000 for k in range(1000)], evaluated=False)
     run = report.read_result(folder)
@@ -285,3 +305,30 @@ def test_a_record_does_not_take_the_place_of_its_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is the run itself"):
         record.record([report.read_result(folder)], tmp_path / "runs" / ".." / "runs")
     assert (folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_every_method_has_a_look_of_its_own() -> None:
+    looks = [tuple(look.values()) for look in curves.styles(RECIPES).values()]
+    assert len(set(looks)) == len(looks) == len(RECIPES)
+    assert set(RECIPES) == set(curves.COLOURS)
+
+
+def test_a_metric_is_averaged_over_equal_stretches() -> None:
+    steps = np.arange(1, 641)
+    values = np.where(steps % 2, steps.astype(float), np.nan)
+    middles, means = curves.binned(steps, values)
+    assert len(middles) == curves.SHARES
+    for i, (middle, mean) in enumerate(zip(middles, means, strict=True)):
+        inside = [s for s in range(1, 641) if s % 2 and i * 639 / 32 < s <= (i + 1) * 639 / 32]
+        assert mean == pytest.approx(np.mean(inside))
+        assert middle == pytest.approx((i + 0.5) * 639 / 32)
+    assert curves.binned(steps, np.full(640, np.nan))[0].size == 0
+
+
+def test_a_metric_is_drawn(tmp_path: Path) -> None:
+    results = [report.read_result(make_run(tmp_path, [0.1, 0.2, 0.3], seed=seed)) for seed in (1, 2)]
+    curves.plot_metric(results, "eval/return_mean", "return", tmp_path / "metric.png")
+    curves.plot_metric(results, "no/such", "nothing", tmp_path / "empty.png")
+    drawn, empty = (imageio.imread(tmp_path / name) for name in ("metric.png", "empty.png"))
+    blue, few = ((image[..., 2].astype(int) - image[..., 0] > 60).sum() for image in (drawn, empty))
+    assert blue > 2 * few

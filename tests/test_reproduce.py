@@ -59,6 +59,18 @@ def test_table2_has_the_papers_tasks_and_seeds_that_nothing_was_tuned_on() -> No
     assert {run.name for run in EXPERIMENTS["table2"].smoke} == set(expected)
 
 
+def test_no_two_experiments_ask_for_different_runs_in_one_folder() -> None:
+    """They share their run folders: what is called the same must be the same."""
+    asked: dict[Path, TrainConfig] = {}
+    shared = 0
+    for experiment in EXPERIMENTS.values():
+        for config in experiment.runs:
+            folder = run_folder(config, Path())
+            shared += folder in asked
+            assert asked.setdefault(folder, config) == config
+    assert shared == 20  # seeds of BeBold and `episodic` in the ablations
+
+
 def test_the_sensitivity_grid_holds_the_papers() -> None:
     cells = {(run.ppo.entropy, run.intrinsic.coefficient) for run in EXPERIMENTS["sensitivity"].runs}
     assert cells >= {(entropy, beta) for entropy in (1e-4, 5e-4, 1e-3) for beta in (0.01, 0.05, 0.1)}
@@ -107,7 +119,7 @@ def test_one_command_leads_to_tables_and_figures(
 def test_a_rehearsal_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "table2-smoke" / "runs" / "MRN6"
     old.mkdir(parents=True)
-    real = tmp_path / "table2" / "runs" / "MRN6"
+    real = tmp_path / "runs" / "MRN6"
     real.mkdir(parents=True)
 
     def note(*_: object, **__: object) -> list[Path]:

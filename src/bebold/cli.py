@@ -224,9 +224,10 @@ class Reproduce:
     """
 
     experiment: Annotated[str, tyro.conf.Positional]
-    """table2 (the twelve hardest tasks), ablations (each part of the criterion) or sensitivity (entropy and β)."""
+    """table2 (the twelve hardest tasks), ablations (each part of the criterion), consistency (what is left of the bonus
+    in the end) or sensitivity (entropy and β)."""
     out: Path = Path("reproduction")
-    """Runs, tables, figures and compact records go to a folder in it, named after the experiment."""
+    """Tables, figures and compact records go to a folder in it, named after the experiment; runs to `runs` in it."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False

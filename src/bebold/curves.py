@@ -15,8 +15,9 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import published_return
-from bebold.groups import group
+from bebold.groups import Groups, group
 from bebold.report import Result
+from bebold.runs import read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,18 +28,27 @@ COLOURS = {
     "rnd": "#D55E00",
     "episodic": "#009E73",
     "none": "#000000",
-    "rnd-episodic": "#CC79A7",
+    "ride": "#E69F00",
+    "icm": "#CC79A7",
+    "amigo": "#56B4E9",
+    "count": "#8A8A2B",
     "bebold-no-episodic": "#E69F00",
+    "rnd-episodic": "#CC79A7",
     "bebold-no-clip": "#56B4E9",
     "bebold-count": "#8A8A2B",
 }
-"""Okabe and Ito's palette, which colour-blind readers tell apart. A method has one colour in every figure."""
+"""Okabe and Ito's palette, which colour-blind readers tell apart. A method has one look in every figure."""
+DASHED = {"bebold-no-episodic", "rnd-episodic", "bebold-no-clip", "bebold-count"}
+"""Variants of BeBold, whose lines are dashed: there are more methods than colours."""
 LABEL_COLOURS = ("#332288", "#7A4A00", "#9467FF", "#882255", "#661100")
 """Of labels: as far from each other and from `COLOURS` as those are among themselves, to colour-blind readers too."""
 LABEL_LINES = ((0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 """Of labels, whose lines are never solid: dashes, as (offset, (on, off, ...)) in line widths."""
 BAND = 3
 """From so many seeds on a band shows their spread; fewer are drawn as thin lines."""
+
+SHARES = 32
+"""Stretches of a run over which a metric is averaged."""
 
 Style = Mapping[str, Any]
 """Colour and line style, as matplotlib's keywords."""
@@ -52,23 +62,74 @@ def plot(results: Sequence[Result], path: Path) -> None:
     RunError : `path` cannot be written
     """
     groups = group(results)
-    tasks = list(dict.fromkeys(task for task, _ in groups))
     look = styles(result.name for result in results)
-    columns = len(tasks) if len(tasks) <= 3 else math.ceil(math.sqrt(len(tasks)))
-    rows = math.ceil(len(tasks) / columns)
-    figure = new_figure(1.2 + 4.4 * columns, 0.9 + 3.2 * rows)
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for panel in panels[len(tasks) :]:
-        panel.set_axis_off()
-    for panel, task in zip(panels, tasks, strict=False):
+    figure, panels = _panels(groups)
+    for task, panel in panels.items():
         _panel(panel, task, {name: runs for (of, name), runs in groups.items() if of == task}, look)
     seeds = {len(runs) for runs in groups.values()}
     caption = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
     caption += ["band: from the lowest of them to the highest"] if max(seeds) >= BAND else []
     caption += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     # One key for all panels, below them: inside it would hide curves.
-    add_key(figure, panels, "; ".join(caption))
+    add_key(figure, list(panels.values()), "; ".join(caption))
     save(figure, path)
+
+
+def plot_metric(results: Sequence[Result], key: str, label: str, path: Path) -> None:
+    """One PNG of a logged metric on a logarithmic axis: a panel a task, a line a run, of means over `SHARES` of it.
+
+    Parameters
+    ----------
+    label : what the axis is called
+
+    Raises
+    ------
+    RunError : `path` cannot be written
+    """
+    groups = group(results)
+    look = styles(result.name for result in results)
+    figure, panels = _panels(groups)
+    for (task, name), runs in groups.items():
+        for number, run in enumerate(runs):
+            metrics = read_metrics(run.folder)
+            steps, values = binned(metrics["steps"], metrics.get(key, np.full(len(metrics["steps"]), np.nan)))
+            style = {**look[name], "linewidth": 1.8, "label": name if number == 0 else None}
+            panels[task].plot(steps / 1e6, np.where(values > 0, values, np.nan), **style)
+    for task, panel in panels.items():
+        panel.set_title(task)
+        panel.set_xlabel("environment steps (millions)")
+        panel.set_ylabel(label)
+        panel.set_yscale("log")
+        panel.set_xlim(left=0)
+        tidy(panel)
+    add_key(figure, list(panels.values()), f"a line a seed; each point the mean over 1/{SHARES} of the run")
+    save(figure, path)
+
+
+def binned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of the known values over `SHARES` equal stretches of the steps, and each stretch's middle."""
+    known = np.isfinite(values)
+    steps, values = steps[known], values[known]
+    if not len(steps):
+        return np.zeros(0), np.zeros(0)
+    edges = np.linspace(0, steps[-1], SHARES + 1)
+    places = np.clip(np.searchsorted(edges, steps) - 1, 0, SHARES - 1)
+    counts = np.bincount(places, minlength=SHARES)
+    sums = np.bincount(places, weights=values, minlength=SHARES)
+    there = counts > 0
+    return ((edges[:-1] + edges[1:]) / 2)[there], sums[there] / counts[there]
+
+
+def _panels(groups: Groups) -> tuple[Figure, dict[str, Axes]]:
+    """A figure with a panel for each task."""
+    tasks = list(dict.fromkeys(task for task, _ in groups))
+    columns = len(tasks) if len(tasks) <= 3 else math.ceil(math.sqrt(len(tasks)))
+    rows = math.ceil(len(tasks) / columns)
+    figure = new_figure(1.2 + 4.4 * columns, 0.9 + 3.2 * rows)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel in panels[len(tasks) :]:
+        panel.set_axis_off()
+    return figure, dict(zip(tasks, panels, strict=False))
 
 
 def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]]], path: Path) -> None:
@@ -95,7 +156,9 @@ def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]
 def styles(names: Iterable[str]) -> dict[str, Style]:
     """Colour and line of each name shown: a method's own; a label's by its letters, or the next that is free."""
     names = set(names)
-    found: dict[str, Style] = {name: {"color": COLOURS[name], "linestyle": "-"} for name in names if name in COLOURS}
+    found: dict[str, Style] = {
+        name: {"color": COLOURS[name], "linestyle": "--" if name in DASHED else "-"} for name in names & COLOURS.keys()
+    }
     for name in sorted(names - set(COLOURS)):
         first = zlib.crc32(name.encode())  # `hash` differs from one process to the next
         every: list[Style] = []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.errors import UsageError
@@ -13,7 +15,9 @@ from bebold.report import SMOOTHED, Result
 from bebold.runs import read_records, run_folder, verdict_file
 
 POINTS = 32
-"""Records kept of a run that was never evaluated; of others, those with an evaluation, and the last, are kept."""
+"""Lines with all metrics, about. Of a run with evaluations every one is kept, on lines of their own between these."""
+OF_THE_MOMENT = ("steps", "eval/", "time/elapsed", SMOOTHED)
+"""What is kept as it was; all other metrics are means over the updates since the line before."""
 DIGITS = 5
 """Significant digits kept."""
 WHOLE = (
@@ -24,7 +28,7 @@ WHOLE = (
 
 
 def record(results: Sequence[Result], root: Path) -> list[Path]:
-    """Write a record of each run to `root/<task>/<name>/<seed>`: settings, verdicts, thinned and rounded metrics.
+    """Write a record of each run to `root/<task>/<name>/<seed>`: settings, verdicts, averaged and rounded metrics.
 
     Raises
     ------
@@ -47,21 +51,39 @@ def record(results: Sequence[Result], root: Path) -> list[Path]:
 def _write(result: Result, folder: Path) -> None:
     records = read_records(result.folder / "metrics.jsonl")
     if result.evaluated:
-        kept = [r for r in records if "eval/return_mean" in r]
+        places = [i for i, r in enumerate(records) if "eval/return_mean" in r]
     else:
         # The running mean is over all updates: those that are kept could not give it.
         smoothed = dict(zip(result.curve_steps.tolist(), result.curve_returns.tolist(), strict=True))
-        known = [r | {SMOOTHED: smoothed[r["steps"]]} for r in records if r["steps"] in smoothed]
-        kept = known[:: max(1, len(known) // POINTS)]
-        kept += [] if not known or kept[-1] is known[-1] else known[-1:]
-    if records and (not kept or kept[-1]["steps"] != records[-1]["steps"]):
-        kept.append(records[-1])
+        records = [r | ({SMOOTHED: smoothed[r["steps"]]} if r["steps"] in smoothed else {}) for r in records]
+        places = [i for i, r in enumerate(records) if r["steps"] in smoothed]
+        places = places[:: max(1, len(places) // POINTS)] + places[-1:]
     with replacing(folder / "metrics.jsonl") as file:
-        file.write("".join(json.dumps(_rounded(r)) + "\n" for r in kept).encode())
+        for line in _thinned(records, sorted({*places, len(records) - 1} if records else ())):
+            file.write((json.dumps(_rounded(line)) + "\n").encode())
     for name in WHOLE:
         if (result.folder / name).exists():
             with replacing(folder / name) as file:
                 file.write((result.folder / name).read_bytes())
+
+
+def _thinned(records: Sequence[dict[str, Any]], places: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """A line for each of `places`; about `POINTS` of them, the last included, have the means of all metrics."""
+    every = max(1, round(len(places) / POINTS))
+    averaged = 0
+    for number, place in enumerate(places, start=1):
+        line = {key: value for key, value in records[place].items() if key.startswith(OF_THE_MOMENT)}
+        if number % every == 0 or number == len(places):
+            line = _means(records[averaged : place + 1]) | line
+            averaged = place + 1
+        yield line
+
+
+def _means(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of each metric where it was known and finite; null where it never was."""
+    keys = dict.fromkeys(key for record in records for key in record if not key.startswith(OF_THE_MOMENT))
+    known = {key: [r[key] for r in records if r.get(key) is not None] for key in keys}
+    return {key: float(np.mean(values)) if values else None for key, values in known.items()}
 
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:

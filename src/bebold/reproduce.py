@@ -29,12 +29,12 @@ def find_experiment(name: str) -> Experiment:
 def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, quiet: bool = False) -> Path:
     """Train and judge all runs of an experiment, and write its tables and figures; returns the folder of these.
 
-    Everything lies in `out/<name>`, the run folders in `runs` there. Runs that are there already are gone on with, or
-    left alone if they are done.
+    These lie in `out/<name>`. The run folders of all experiments lie in `out/runs`: what two of them ask for is trained
+    once, and runs that are there already are gone on with, or left alone if they are done.
 
     Parameters
     ----------
-    smoke : a few runs of seconds, to see that all of it works, always from the beginning and in `out/<name>-smoke`
+    smoke : a few runs of seconds, to see that all of it works, always from the beginning and all in `out/<name>-smoke`
 
     Raises
     ------
@@ -44,7 +44,7 @@ def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, qu
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
-    root = folder / "runs"
+    root = (folder if smoke else out) / "runs"
     if smoke:
         shutil.rmtree(root, ignore_errors=True)
     runs = experiment.smoke if smoke else experiment.runs
@@ -56,5 +56,7 @@ def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, qu
     aggregate.plot(results, folder / "aggregate.png")
     if experiment.grid:
         curves.plot_grid(results, experiment.grid, folder / "grid.png")
+    if experiment.metric:
+        curves.plot_metric(results, *experiment.metric, folder / "metric.png")
     record.record(results, folder / "records")
     return folder

@@ -1,8 +1,9 @@
 """The paper's experiments as data: settings beside the published numbers."""
 
 from bebold.experiments.ablations import ABLATIONS
+from bebold.experiments.consistency import CONSISTENCY
 from bebold.experiments.sensitivity import SENSITIVITY
 from bebold.experiments.table2 import TABLE2
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, ABLATIONS, SENSITIVITY)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, ABLATIONS, CONSISTENCY, SENSITIVITY)}
 """What `bebold reproduce` knows."""

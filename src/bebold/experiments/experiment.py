@@ -19,6 +19,8 @@ class Experiment:
     """A few of them, cut to seconds: the same path, no result."""
     grid: Sequence[Sequence[tuple[str, str]]] = ()
     """Where settings are varied along two axes: rows of panels, each a label and its title."""
+    metric: tuple[str, str] | None = None
+    """A key of the logs to be drawn over time beside the returns, and what its axis is called."""
 
 
 def cut_short(config: TrainConfig) -> TrainConfig:

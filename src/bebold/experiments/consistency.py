@@ -1,0 +1,28 @@
+"""Asymptotic consistency (the paper's Section 4): whether a bonus vanishes once there is nothing new to find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bebold.config import TrainConfig
+from bebold.experiments.experiment import Experiment, cut_short
+
+STEPS = {"KCS3R3": 8_000_000, "MRN7S8": 8_000_000}
+"""Long after BeBold has solved them."""
+METHODS = ("bebold", "ride", "amigo")
+SEEDS = (1, 2)
+
+_RUNS = tuple(
+    TrainConfig(task=task, method=method, label=f"{method}-long", seed=seed, total_steps=steps, workers=1)
+    for seed in SEEDS
+    for method in METHODS
+    for task, steps in STEPS.items()
+)
+
+CONSISTENCY = Experiment(
+    "consistency",
+    "What is left of the bonus long after the task is solved",
+    _RUNS,
+    tuple(cut_short(replace(run, num_envs=64)) for run in _RUNS if (run.task, run.seed) == ("MRN7S8", 1)),
+    metric=("intrinsic/reward_mean", "mean bonus per step, before β"),
+)
