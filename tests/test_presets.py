@@ -13,6 +13,23 @@ from bebold.settings import resolve, validate
 
 def test_fast_is_the_default():
     assert preset(method="rnd", task="KCS4R3") == TrainConfig(method="rnd", task="KCS4R3")
+    with pytest.raises(UsageError, match="there is no preset 'papr'; did you mean paper"):
+        preset("papr")
+
+
+def test_a_run_as_published_has_a_folder_of_its_own():
+    assert preset("paper", method="ride").name == "ride-paper"
+
+
+def test_amigo_learns_from_its_own_sum_unclamped():
+    config = preset("paper", method="amigo")
+    assert (config.intrinsic.coefficient, config.impala.extrinsic_scale, config.impala.reward_clip) == (1.0, 1.0, 0.0)
+    assert (config.num_envs, config.impala.learning_rate, config.impala.entropy) == (8, 1e-3, 5e-4)
+
+
+def test_ride_counts_full_states_and_bebold_observations():
+    assert preset("paper", method="ride").intrinsic.key == "full_state"
+    assert preset("paper").intrinsic.key == "observation" and preset("paper").intrinsic.alpha == 1.0
 
 
 @pytest.mark.parametrize("method", RECIPES)
@@ -52,6 +69,11 @@ def test_the_command_line_starts_from_the_preset(capsys, monkeypatch, tmp_path):
     assert main(["train", "--preset", "paper", "--task", "Nowhere"]) == 2
     assert "Nowhere" in capsys.readouterr().err
     assert main(["train", "--preset", "slow"]) == 2
+    assert main(["train", "--task", "KCS4R3", "--preset=paper"]) == 0
+    assert seen[-1] == preset("paper", task="KCS4R3")
+    capsys.readouterr()
+    assert main(["train", "--task"]) == 2
+    assert "--task" in capsys.readouterr().err
 
 
 def test_a_sweep_starts_from_the_preset(tmp_path):

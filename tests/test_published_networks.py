@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from bebold.config import NetworkConfig
 from bebold.presets import preset
@@ -44,6 +45,20 @@ def test_the_state_is_cleared_where_an_episode_starts():
             y, (h, c) = core.lstm(x[t, b][None], (h, c))
             torch.testing.assert_close(output[t, b], y[0])
         torch.testing.assert_close(last[b].view(2, 2, 4), torch.stack((h, c)))
+
+
+def test_policies_see_the_plain_codes():
+    for architecture, strides in (("bebold", (1, 2, 2)), ("ride", (2, 2, 2))):
+        policy, image = make_policy(architecture), random_views(5)
+        with torch.no_grad():
+            x = image.permute(0, 3, 1, 2).float()
+            layers = [layer for layer in policy.torso if isinstance(layer, nn.Conv2d)]
+            for layer, stride in zip(layers, strides, strict=True):
+                x = nn.functional.elu(nn.functional.conv2d(x, layer.weight, layer.bias, stride=stride, padding=1))
+            x = x.flatten(1)
+            for layer in (layer for layer in policy.torso if isinstance(layer, nn.Linear)):
+                x = torch.relu(x @ layer.weight.t() + layer.bias)
+            torch.testing.assert_close(policy.torso(image), x, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("architecture", ["bebold", "ride"])

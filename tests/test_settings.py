@@ -52,6 +52,21 @@ def test_bad_settings_files_are_refused(text: str, sentence: str) -> None:
         from_yaml(text)
 
 
+def test_a_setting_that_did_not_exist_keeps_what_was_done_then() -> None:
+    old = to_yaml(TrainConfig(), {"version": "0.1.0", "commit": "a"})
+    for line in ("  exploration_share: 0.5\n", "    entropy_decay: linear\n", "    coefficient_decay: linear\n"):
+        assert line in old
+        old = old.replace(line, "")
+    config = from_yaml(old)
+    assert (config.exploration_share, config.ppo.entropy_decay, config.intrinsic.coefficient_decay) == (
+        1.0,
+        "none",
+        "none",
+    )
+    assert config.ppo.learning_rate_decay == "linear"  # this was written down
+    assert from_yaml("config: {ppo: {clip: 0.1}}").ppo.entropy_decay == "linear"  # by hand: defaults
+
+
 def test_numbers_as_people_write_them() -> None:
     config = from_yaml("config: {ppo: {entropy: 5e-4, clip: 1}}")
     assert config.ppo.entropy == 5e-4 and config.ppo.clip == 1.0
@@ -108,6 +123,16 @@ def test_numbers_as_people_write_them() -> None:
             "amigo, which looks at a goal, and the method bebold sets none; use --method amigo or",
         ),
         (TrainConfig(intrinsic=IntrinsicConfig(amigo=AMIGoConfig(batch=0))), "intrinsic.amigo.batch is 0"),
+        (TrainConfig(exploration_share=0.0), "exploration_share is 0.0; it must be positive"),
+        (TrainConfig(exploration_share=1.5), "exploration_share is 1.5; it must lie between 0 and 1"),
+        (
+            TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(architecture="ride"))),
+            "intrinsic.rnd.architecture is ride, .* intrinsic.rnd.encoding is contact; choose codes, integers or bytes",
+        ),
+        (
+            TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(architecture="ride", encoding="bytes"))),
+            "normalise_target needs a dense last layer",
+        ),
         (TrainConfig(method="bbold"), "there is no method 'bbold'; did you mean bebold"),
     ],
 )

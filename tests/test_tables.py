@@ -98,6 +98,12 @@ def test_settings_that_do_not_matter_to_an_average(tmp_path: Path, caplog: pytes
     )
 
 
+def test_a_method_that_is_not_in_the_package_is_reported_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    runs = [make_run(tmp_path, [0.1], method="change", seed=seed) for seed in (1, 2)]
+    groups.warn_of_mixtures(groups.group(runs))
+    assert caplog.text == ""
+
+
 def test_a_seed_that_is_there_twice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     runs = [make_run(tmp_path / place, [0.1], seed=seed) for place, seed in (("a", 1), ("a", 2), ("b", 2))]
     groups.warn_of_mixtures(groups.group(runs))

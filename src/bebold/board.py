@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,8 @@ class Board:
         checked = time.monotonic()
         while flags[rank] < turn:
             os.sched_yield()
+            if threading.active_count() > 1:
+                time.sleep(0)  # unlike the above, this lets go of Python, which a thread that collects needs
             now = time.monotonic()
             if now > deadline:
                 raise TimeoutError(f"worker {rank} did not come within {timeout:.0f} s")

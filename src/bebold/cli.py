@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import logging
@@ -349,21 +348,30 @@ def _train_from(argv: Sequence[str]) -> type[Train]:
     ------
     UsageError : the preset is for a task that there is not
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("preset", "method", "task"):
-        parser.add_argument(f"--{name}", f"--config.{name}", default=getattr(TrainConfig(), name))
-    named, _ = parser.parse_known_args([word for word in argv if word not in ("-h", "--help")])
-    if named.preset not in PRESETS:
+    defaults = TrainConfig()
+    name, method, task = (_last(argv, option, getattr(defaults, option)) for option in ("preset", "method", "task"))
+    if name not in PRESETS:
         return Train  # which refuses it
 
     @dataclass(frozen=True)
     class FromPreset(Train):
         __doc__ = Train.__doc__
         config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(
-            default_factory=lambda: preset(named.preset, method=named.method, task=named.task)
+            default_factory=lambda: preset(name, method=method, task=task)  # type: ignore[arg-type]
         )
 
     return FromPreset
+
+
+def _last(argv: Sequence[str], option: str, default: str) -> str:
+    """The value of `--option VALUE` or `--option=VALUE`, as tyro will read it; what is wrong tyro will say."""
+    found = default
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word == f"--{option}" and following and not following.startswith("-"):
+            found = following
+        elif word.startswith(f"--{option}="):
+            found = word.partition("=")[2]
+    return found
 
 
 def _training(work: Callable[[], Path]) -> int:

@@ -203,6 +203,9 @@ class Pipeline:
         self._finished += self.collector.finished_episodes()
         if self._actor is None:
             self._actor = copy.deepcopy(policy)
+            for part in self._actor.modules():
+                if isinstance(part, torch.nn.RNNBase):
+                    part.flatten_parameters()  # a copy's weights no longer lie in one block, as CUDA wants them
         self._actor.load_state_dict(policy.state_dict())
         self._collecting = self._thread.submit(self.collector.collect, self._actor)
         return self.waiting.popleft()
@@ -235,17 +238,38 @@ class Pipeline:
         if len(rollouts) not in (0, self.lag):
             raise ValueError(f"{len(rollouts)} rollouts wait in it, and policy_lag is {self.lag}")
         self.collector.load_state_dict(state)
-        # Its observations fit, or it would not have been taken up: those that wait must be like them.
-        steps = self.collector.unroll + 1
-        shown = {n: ((steps, *x.shape), x.dtype) for n, x in self.collector.obs.items() if n != "episodic_count"}
         for rollout in rollouts:
-            if {n: (tuple(x.shape), x.dtype) for n, x in rollout.obs.items()} != shown:
-                raise ValueError("the rollouts that wait in it are of other environments")
-            if self.collector.guide is not None:
-                self.collector.guide.check(rollout.obs)
+            self._check(rollout)
         self.collector.episodes = [(float(r), int(length)) for r, length in state.get("episodes", [])]
         self.waiting = deque(rollouts)
         self._finished = []
+
+    def _check(self, rollout: Rollout) -> None:
+        """Refuse a rollout that this collector cannot have made (`ValueError`). Its own observations are checked."""
+        collector = self.collector
+        steps, num_envs = collector.unroll, collector.envs.num_envs
+        count = int(collector.envs.single_action_space.n)  # type: ignore[attr-defined]
+        step, seen = (steps, num_envs), (steps + 1, num_envs)
+        expected = {
+            "action": (step, torch.int64),
+            "reward": (step, torch.float32),
+            "terminated": (step, torch.bool),
+            "truncated": (step, torch.bool),
+            "starts": (seen, torch.bool),
+            "episodic_count": (seen, torch.int32),
+            "log_prob": (step, torch.float32),
+            "logits": ((*step, count), torch.float32),
+            "value": ((*seen, rollout.value.shape[-1]), torch.float32),
+            "state": ((num_envs, rollout.state.shape[-1]), torch.float32),
+        }
+        found = {name: (tuple(x.shape), x.dtype) for name in expected for x in (getattr(rollout, name),)}
+        shown = {n: ((steps + 1, *x.shape), x.dtype) for n, x in collector.obs.items() if n != "episodic_count"}
+        fits = found == expected and {n: (tuple(x.shape), x.dtype) for n, x in rollout.obs.items()} == shown
+        possible = fits and rollout.action.min() >= 0 and rollout.action.max() < count
+        if not possible or rollout.episodic_count.min() < 1:
+            raise ValueError("the rollouts that wait in it are of other environments")
+        if collector.guide is not None:
+            collector.guide.check(rollout.obs)
 
     def _join(self) -> None:
         if self._collecting is not None:

@@ -51,7 +51,7 @@ class PPOConfig:
     entropy: float = 5e-3
     """Entropy coefficient (measured: at 2e-3 ObstructedMaze-2Dlhb's first reward takes 5 M steps; BeBold's is 5e-4)."""
     entropy_decay: Literal["linear", "none"] = "linear"
-    """linear: it falls to 0 at `total_steps`, so that in the end the policy is as sure as it can be."""
+    """linear: it falls to 0 at `exploration_share` of the run, so that in the end the policy is sure of itself."""
     value_loss: float = 0.1
     """Weight of the value loss (measured: at the usual 0.5 its gradient upsets the policy once rewards come)."""
     extrinsic_scale: float = 10.0
@@ -97,8 +97,8 @@ class RNDConfig:
     """Random network distillation, n(o) = ‖φ(o) - φ'(o)‖₂."""
 
     architecture: Literal["mlp", "bebold", "ride"] = "mlp"
-    """mlp: dense layers (ours). bebold: a frozen random convolutional encoder before both networks (BeBold's released
-    code). ride: two convolutional networks (RND in RIDE's comparisons)."""
+    """mlp: dense layers (ours). bebold: a frozen random convolutional encoder before both networks, all of them of
+    fixed sizes (BeBold's released code). ride: two convolutional networks (RND in RIDE's comparisons)."""
     encoding: Encoding = "contact"
     """One-hot vectors of the view, of the cells that the key `contact` looks at (measured: decides ObstructedMaze), or
     of the view without colours; codes of the view / 10, as they are (integers), or / 255 (bytes); `raw` for vector
@@ -192,7 +192,8 @@ class IntrinsicConfig:
     coefficient: float | None = None
     """β: weight of the bonus; None takes the method's own, see docs/methods.md (0.1 and 0.05 in BeBold's appendix)."""
     coefficient_decay: Literal["linear", "none"] = "linear"
-    """linear: β falls to 0 at `total_steps`, so that in the end the task alone counts (measured: ObstructedMaze)."""
+    """linear: β falls to 0 at `exploration_share` of the run, so that in the end the task alone counts (measured:
+    ObstructedMaze)."""
     alpha: float = 0.5
     """α in max(n(o') - α·n(o), 0). 1 in BeBold's Eq. 3, 0.5 in NovelD."""
     key: Key = "contact"
@@ -232,6 +233,9 @@ class TrainConfig:
     """Same seed, same machine, same number of workers: same numbers."""
     total_steps: int = 10_000_000
     """Environment steps in all."""
+    exploration_share: float = 0.5
+    """Share of the run after which β and the entropy bonus, where they fall, have come to 0 (measured: at 1 agents keep
+    detours from which they learnt)."""
     stop_when_solved: bool = False
     """Stop at three evaluations in a row at 95 % of the paper's return."""
     num_envs: int = 256
@@ -251,8 +255,9 @@ class TrainConfig:
     checkpoint_interval: float = 60.0
     """Seconds between checkpoints; one is always written at the end."""
     preset: Preset = "fast"
-    """Set of defaults. fast: ours, for all methods. paper: networks, inputs, learner and coefficients of the paper that
-    the method comes from; slow without a GPU."""
+    """Where settings come from that are not given. fast: ours, for all methods. paper: networks, inputs, learner and
+    coefficients of the paper that the method comes from; slow without a GPU. Of a settings object it is the origin, and
+    changes nothing: `bebold.preset` makes one."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     learner: Literal["ppo", "impala"] = "ppo"
     """Recurrent PPO (ours), or IMPALA's V-trace actor-critic (the paper's)."""

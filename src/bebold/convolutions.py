@@ -46,15 +46,16 @@ def orthogonal_(module: nn.Module, gain: float = 2**0.5) -> nn.Module:
     return module
 
 
-def bebold_encoder(shape: Sequence[int], outputs: int = 1024) -> nn.Sequential:
+def bebold_encoder(shape: Sequence[int], outputs: int = 1024, factor: float = 1.0) -> nn.Sequential:
     """BeBold's released encoder of a view: uint8 `[N, H, W, 3]` to float32 `[N, outputs]`.
 
-    Convolutions of 32, 128 and 512 channels on the plain codes, then two dense layers with ReLU; orthogonal weights.
+    Convolutions of 32, 128 and 512 channels on the codes, times a factor (there 1), then two dense layers with ReLU;
+    orthogonal weights.
     """
     layers = convolutions((shape[-1], 32, 128, 512), (1, 2, 2))
     size = flat_size(layers, shape)
     dense = (nn.Linear(size, outputs), nn.ReLU(), nn.Linear(outputs, outputs), nn.ReLU())
-    encoder = nn.Sequential(Codes(), *layers, nn.Flatten(), *dense)
+    encoder = nn.Sequential(Codes(factor), *layers, nn.Flatten(), *dense)
     orthogonal_(encoder)
     return encoder
 

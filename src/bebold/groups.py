@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from bebold.config import TrainConfig
+from bebold.errors import UsageError
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
 from bebold.settings import differences, resolve
@@ -42,7 +43,7 @@ def warn_of_mixtures(groups: Groups) -> None:
     """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
     for (task, name), (first, *others) in groups.items():
         for other in others:
-            different = differences(resolve(first.config), resolve(other.config), may_differ(first.config))
+            different = differences(_resolved(first.config), _resolved(other.config), may_differ(first.config))
             if different:
                 _log.warning(
                     "%s and %s are both %s on %s but differ in %s; give one of them a `label` in its config.yaml, or "
@@ -63,3 +64,11 @@ def warn_of_mixtures(groups: Groups) -> None:
                     name,
                     task,
                 )
+
+
+def _resolved(config: TrainConfig) -> TrainConfig:
+    """Filled in where that is possible: the method may be a stranger's."""
+    try:
+        return resolve(config)
+    except UsageError:
+        return config

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from bebold.config import ICMConfig, RNDConfig
 from bebold.errors import RunError
 
 
@@ -57,8 +58,10 @@ class Optimiser:
         self.settings = {"lr": learning_rate, "eps": eps}
         self.descent: torch.optim.Optimizer
         if algorithm == "adam":
+            self.averages: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
             self.descent = torch.optim.Adam(self.parameters, lr=learning_rate, eps=eps, fused=True)
         else:
+            self.averages = ("square_avg",)
             self.settings["alpha"] = rms_decay
             self.descent = torch.optim.RMSprop(self.parameters, lr=learning_rate, eps=eps, alpha=rms_decay)
         first = self.parameters[0]
@@ -103,7 +106,39 @@ class Optimiser:
         return self.descent.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.descent.load_state_dict(state)
-        # The settings of today hold, not those of the day it was saved.
+        """Take up the running averages of a state; the settings of today hold, not those of the day it was saved.
+
+        Raises
+        ------
+        ValueError : they are of other parameters or of another algorithm; nothing has changed
+        """
+        saved = state["state"]
+        if saved and sorted(saved) != list(range(len(self.parameters))):
+            raise ValueError(f"the saved optimiser is not of {len(self.parameters)} parameters")
+        # Neither names nor shapes are checked by PyTorch, and fused steps read what they are told to.
+        for index, averages in saved.items():
+            shape = self.parameters[index].shape
+            shapes = {"step": torch.Size()} | dict.fromkeys(self.averages, shape)
+            found = {name: x.shape for name, x in averages.items() if isinstance(x, Tensor) and x.is_floating_point()}
+            if found != shapes:
+                raise ValueError(
+                    f"the saved optimiser's parameter {index} has {', '.join(map(str, averages))}, or other shapes, in "
+                    f"place of {', '.join(shapes)} of shape {tuple(shape)}"
+                )
+        self.descent.load_state_dict({"state": saved, "param_groups": self.descent.state_dict()["param_groups"]})
         for group in self.descent.param_groups:
             group.update(self.settings)
+
+
+def predictor_optimiser(
+    parameters: Iterable[nn.Parameter], config: RNDConfig | ICMConfig, peers: Peers | None
+) -> Optimiser:
+    """Of a bonus's networks. RMSProp has the ε of BeBold's appendix, 0.01."""
+    return Optimiser(
+        parameters,
+        learning_rate=config.learning_rate,
+        algorithm=config.optimiser,
+        eps=1e-8 if config.optimiser == "adam" else 0.01,
+        max_grad_norm=config.max_grad_norm or None,
+        peers=peers,
+    )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from bebold.config import ICMConfig, IMPALAConfig, IntrinsicConfig, NetworkConfig, Preset, RNDConfig, TrainConfig
+from bebold.errors import look_up
 from bebold.gridworld.tasks import find_task
 
 PRESETS = get_args(Preset)
@@ -22,12 +23,22 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
 
     Raises
     ------
+    UsageError : there is no such preset
     UnknownTask : there is no such task
     """
+    look_up("preset", name, dict.fromkeys(PRESETS))
     config = TrainConfig(method=method, task=task)
     if name == "fast":
         return config
-    config = replace(config, preset="paper", total_steps=120_000_000, num_envs=32, unroll=UNROLL, policy_lag=1)
+    config = replace(
+        config,
+        preset="paper",
+        label=f"{method}-paper",
+        total_steps=120_000_000,
+        num_envs=32,
+        unroll=UNROLL,
+        policy_lag=1,
+    )
     return PAPERS.get(method, _bebold)(replace(config, learner="impala"))
 
 

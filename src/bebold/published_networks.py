@@ -11,6 +11,7 @@ from bebold.config import NetworkConfig
 from bebold.convolutions import bebold_encoder, ride_encoder
 from bebold.encoding import distinct
 from bebold.networks import Policy
+from bebold.products import round_up
 
 
 class MaskedLSTM(nn.Module):
@@ -73,6 +74,6 @@ class ConvLSTM(Policy):
         """As `Policy.unroll`; `image` is uint8 `[T, B, 7, 7, 3]`."""
         image = obs["image"].flatten(0, 1)
         first, inverse = distinct(image)
-        x = self.torso(image[first]).index_select(0, inverse).unflatten(0, starts.shape)
+        x = self.torso(image[round_up(first)]).index_select(0, inverse).unflatten(0, starts.shape)
         output, state = self.core(x, state, starts)
         return *self.head(output).tensor_split((self.num_actions,), dim=-1), state

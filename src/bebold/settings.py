@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -48,7 +50,7 @@ MAY_BE_ZERO = {
     "intrinsic.amigo.penalty",
     "intrinsic.amigo.good_reward",
 }
-SHARES = {"ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
+SHARES = {"exploration_share", "ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
 """Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""
 SEEDS = 1000
@@ -93,14 +95,28 @@ def to_yaml(config: TrainConfig, about: Mapping[str, Any]) -> str:
     return yaml.safe_dump({**about, "config": asdict(config)}, sort_keys=False, allow_unicode=True)
 
 
+BEFORE: dict[str, Any] = {
+    "exploration_share": 1.0,
+    "ppo": {"learning_rate_decay": "none", "entropy_decay": "none"},
+    "intrinsic": {"coefficient_decay": "none"},
+}
+"""What runs did that were begun before there were these settings."""
+
+
 def from_yaml(text: str, source: str = "the settings") -> TrainConfig:
-    """Read what `to_yaml` wrote. A setting that is missing takes its default.
+    """Read what `to_yaml` wrote. A setting that is missing takes its default, or what it was before it was one.
 
     Raises
     ------
     UsageError : the text is no YAML, or names a setting that does not exist or cannot have this value
     """
-    return from_dict(TrainConfig, _content(text, source)["config"], source)
+    content = _content(text, source)
+    config = content["config"]
+    if "version" in content:  # written by `to_yaml`, which leaves nothing out
+        config = BEFORE | config
+        groups = {name: value for name, value in BEFORE.items() if isinstance(value, dict)}
+        config |= {name: group | config[name] for name, group in groups.items() if isinstance(config[name], dict)}
+    return from_dict(TrainConfig, config, source)
 
 
 def read_config(folder: Path) -> TrainConfig:
@@ -215,7 +231,7 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value}; it must lie between 0 and 1")
         if not 0 <= value < float("inf"):  # nor NaN
             raise UsageError(f"{name} is {value}; it must be a number that is not negative")
-        if value == 0 and name not in MAY_BE_ZERO | SHARES:
+        if value == 0 and (name not in MAY_BE_ZERO | SHARES or name == "exploration_share"):
             raise UsageError(f"{name} is {value}; it must be positive")
         if value > LARGEST.get(name, value):
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
@@ -226,6 +242,14 @@ def validate(config: TrainConfig) -> None:
             f"network.architecture is amigo, which looks at a goal, and the method {config.method} sets none; "
             "use --method amigo or --network.architecture mlp-gru"
         )
+    for group, part in (("rnd", config.intrinsic.rnd), ("icm", config.intrinsic.icm)):
+        if part.architecture != "mlp" and part.encoding not in ("codes", "integers", "bytes"):
+            raise UsageError(
+                f"intrinsic.{group}.architecture is {part.architecture}, which reads codes as numbers, and "
+                f"intrinsic.{group}.encoding is {part.encoding}; choose codes, integers or bytes"
+            )
+    if config.intrinsic.rnd.architecture == "ride" and config.intrinsic.rnd.normalise_target:
+        raise UsageError("intrinsic.rnd.normalise_target needs a dense last layer; turn it off with architecture ride")
     workers = worker_count(config)
     if config.num_envs % (workers * _parts(config)):
         of_ppo = config.learner == "ppo"
@@ -300,10 +324,20 @@ def worker_count(config: TrainConfig, cores: int = 0) -> int:
     """
     if config.workers:
         return config.workers
-    if config.device == "cuda":
+    if config.device == "cuda" or (config.device == "auto" and _has_gpu()):
         return 1
     even = (w for w in range(cores or core_count(), 0, -1) if config.num_envs % (w * _parts(config)) == 0)
     return next(even, 1)
+
+
+@cache
+def _has_gpu() -> bool:
+    """Whether `auto` will choose CUDA. Where there is no driver for it, PyTorch need not be loaded to know."""
+    if not Path("/proc/driver/nvidia").exists() and "torch" not in sys.modules:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _parts(config: TrainConfig) -> int:

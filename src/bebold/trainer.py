@@ -78,7 +78,7 @@ class Trainer:
         with clock("reward"):
             bonus = self.intrinsic.reward(rollout)
             if self.config.intrinsic.coefficient_decay == "linear":
-                bonus = (1 - progress) * bonus
+                bonus = max(0.0, 1 - progress / self.config.exploration_share) * bonus
         with clock("learn"):
             stats = self.learner.update(rollout, bonus, progress=progress)
         with clock("predict"):
@@ -175,6 +175,10 @@ class Trainer:
             self.intrinsic.load_state_dict(part["intrinsic"])
             (shard,) = part["collectors"]
             self.pipeline.load_state_dict(shard)
+            memories = [self.pipeline.collector.state, *(rollout.state for rollout in self.pipeline.waiting)]
+            width = self.policy.initial_state(1).shape[1]
+            if any(memory is not None and memory.shape[1] != width for memory in memories):
+                raise ValueError("its memory is of another network")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise RunError(

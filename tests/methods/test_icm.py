@@ -1,5 +1,7 @@
 """ICM and RIDE against plain products of their weights, computed transition by transition."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from bebold.encoding import OneHot
 from bebold.errors import UsageError
 from bebold.methods.icm import ICMNovelty
 from bebold.methods.recipes import build_intrinsic
+from bebold.optimise import Peers
 
 SHAPE, A = (7, 7, 3), 7
 
@@ -129,6 +132,38 @@ def test_the_published_networks(experience):
             if isinstance(layer, nn.Conv2d):
                 x = nn.functional.elu(nn.functional.conv2d(x, layer.weight, layer.bias, stride=2, padding=1))
         torch.testing.assert_close(icm.embed(image), x.flatten(1))
+
+
+def test_two_workers_with_unequal_steps_descend_the_mean_over_all(experience):
+    """The gradients of both halves, averaged, are those of the whole."""
+    whole = experience(5)
+
+    def part(envs):
+        names = ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob", "logits")
+        cut = {name: getattr(whole, name)[:, envs] for name in names}
+        return dataclasses.replace(whole, obs={"image": whole.obs["image"][:, envs]}, **cut)
+
+    halves = [part(slice(0, 2)), part(slice(2, 6))]
+    counts = [float(half.valid.sum()) for half in halves]
+    assert counts[0] != counts[1]
+
+    class Two(Peers):
+        size = 2
+
+        def average_(self, tensor):
+            if tensor.numel() == 1:  # the numbers of valid steps
+                assert tensor.item() in counts
+                tensor.fill_(sum(counts) / 2)
+
+    def gradient(rollout, peers):
+        config = ICMConfig(hidden=32, outputs=16, model_hidden=24, minibatches=1)
+        icm = ICMNovelty(SHAPE, A, config, seed=1, peers=peers)
+        icm.optimiser.descent.step = lambda: None
+        icm.update(rollout)
+        return icm.optimiser.gradient.clone()
+
+    mean = (gradient(halves[0], Two()) + gradient(halves[1], Two())) / 2
+    torch.testing.assert_close(mean, gradient(whole, Peers()), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["icm", "ride"])

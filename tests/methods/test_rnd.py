@@ -190,6 +190,23 @@ def test_convolutional_networks_are_those_of_the_papers(rollout_of, views_of):
         assert (rnd.measure(known)[1:] < 0.7 * before[1:]).float().mean() > 0.9
 
 
+@pytest.mark.parametrize(("encoding", "factor"), [("integers", 1.0), ("codes", 0.1), ("bytes", 1 / 255)])
+def test_the_released_encoder_plainly(views_of, encoding, factor):
+    """Strides 1, 2, 2 on the codes times a factor, ELU; then two dense layers with ReLU."""
+    rnd = make(architecture="bebold", encoding=encoding, normalise_target=False)
+    views = views_of(0).flatten(0, 1)
+    with torch.no_grad():
+        x = views.movedim(-1, 1).float() * factor
+        convolutions = [layer for layer in rnd.encoder if isinstance(layer, torch.nn.Conv2d)]
+        for layer, stride in zip(convolutions, (1, 2, 2), strict=True):
+            x = torch.nn.functional.conv2d(x, layer.weight, layer.bias, stride=stride, padding=1)
+            x = torch.nn.functional.elu(x)
+        x = x.flatten(1)
+        for layer in (layer for layer in rnd.encoder if isinstance(layer, torch.nn.Linear)):
+            x = torch.relu(x @ layer.weight.t() + layer.bias)
+        torch.testing.assert_close(rnd.encoder(views), x, rtol=1e-3, atol=1e-4)
+
+
 def test_convolutions_do_not_read_one_hot_vectors():
     for architecture in ("ride", "bebold"):
         with pytest.raises(UsageError, match="the encoding is 'contact'; choose codes, integers or bytes"):

@@ -62,6 +62,7 @@ class Teacher(Guide):
 
     def __init__(self, grid_shape: tuple[int, ...]):
         super().__init__()
+        self.grid_shape = tuple(grid_shape)
         self.num_cells = grid_shape[0] * grid_shape[1]
         self.embedding = CellEmbedding()
         self.features = nn.Sequential(
@@ -221,8 +222,9 @@ class GoalReward(nn.Module):
         self._waiting = None
         if state["waiting"] is not None:
             grid, outcome = state["waiting"]
-            cells = self.teacher.num_cells
-            fits = outcome.shape == (len(grid), 3) and grid[..., 0].numel() == cells * len(grid)
+            cells, shape = self.teacher.num_cells, (len(grid), *self.teacher.grid_shape)
+            fits = (grid.shape, grid.dtype) == (shape, torch.uint8)
+            fits = fits and (outcome.shape, outcome.dtype) == ((len(grid), 3), torch.int64)
             if not fits or not ((outcome[:, 0] >= 0) & (outcome[:, 0] < cells)).all():
                 raise ValueError(f"the goals that wait in it are not of a grid of {cells} cells")
             self._waiting = grid, outcome
@@ -255,7 +257,7 @@ class GoalReward(nn.Module):
         self.optimiser.step(mean_loss)
         mean_loss, mean_reward = mean_loss.detach(), float(reward.mean())
         self.streak = self.streak + 1 if mean_reward > config.good_reward else 0
-        if self.streak == config.good_batches:
+        if self.streak >= config.good_batches:
             self.threshold, self.streak = self.threshold + 1, 0
         return {
             "intrinsic/teacher_loss": float(mean_loss),

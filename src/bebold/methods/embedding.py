@@ -8,7 +8,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bebold.convolutions import ride_encoder
 from bebold.encoding import OneHotLinear
 from bebold.errors import UsageError
 from bebold.methods.keys import touched
@@ -83,8 +82,8 @@ def dense_layers(
     return nn.Sequential(*parts)
 
 
-def convolutional(encoding: str, shape: tuple[int, ...], outputs: int) -> nn.Sequential:
-    """RIDE's encoder on the codes of a view as numbers.
+def factor(encoding: str, shape: tuple[int, ...]) -> float:
+    """What convolutions multiply the codes of a view with.
 
     Raises
     ------
@@ -94,4 +93,4 @@ def convolutional(encoding: str, shape: tuple[int, ...], outputs: int) -> nn.Seq
         raise UsageError(
             f"convolutions read the codes of a view, and the encoding is '{encoding}'; choose codes, integers or bytes"
         )
-    return ride_encoder(shape, outputs, FACTORS[encoding])
+    return FACTORS[encoding]

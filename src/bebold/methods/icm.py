@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from bebold.config import ICMConfig
+from bebold.convolutions import ride_encoder
 from bebold.encoding import distinct
 from bebold.methods import embedding
 from bebold.methods.novelty import Novelty, shuffled
-from bebold.optimise import Optimiser, Peers
+from bebold.optimise import Peers, predictor_optimiser
+from bebold.products import round_up
 from bebold.rollout import Rollout
 
 
@@ -57,21 +59,13 @@ class ICMNovelty(Novelty):
             self.forward_model = _model(config.outputs + num_actions, config.model_hidden, config.outputs)
             self.inverse_model = _model(2 * config.outputs, config.model_hidden, num_actions)
         self.to(device)
-        self.optimiser = Optimiser(
-            self.parameters(),
-            learning_rate=config.learning_rate,
-            algorithm=config.optimiser,
-            eps=1e-8 if config.optimiser == "adam" else 0.01,
-            max_grad_norm=config.max_grad_norm or None,
-            peers=peers,
-        )
+        self.optimiser = predictor_optimiser(self.parameters(), config, peers)
 
     @torch.no_grad()
     def measure(self, rollout: Rollout) -> Tensor:
         """float32 `[T, B]`."""
         every = embedding.seen(self.config.encoding, rollout.obs[self.source].flatten(0, 1))
-        first, inverse = distinct(every)
-        phi = self.embed(every[first])[inverse].unflatten(0, rollout.starts.shape)
+        phi = self._embedded(every).unflatten(0, rollout.starts.shape)
         before, after = phi[:-1], phi[1:]
         if self.measures == "impact":
             return torch.linalg.vector_norm(after - before, dim=-1)
@@ -84,25 +78,31 @@ class ICMNovelty(Novelty):
         taught = rollout.valid if rollout.successor_valid is None else rollout.valid & rollout.successor_valid[1:]
         place = taught.flatten().nonzero().squeeze(1)
         action = rollout.action.flatten()
+        # Workers have unequal numbers of valid steps: each divides by the mean, which makes the mean over all steps.
+        sizes = torch.tensor([float(len(part)) for part in place.tensor_split(self.config.minibatches)])
+        self.optimiser.peers.average_(sizes)
         losses = []
         for _ in range(self.config.epochs):
             order = place[shuffled(len(place), self.generator).to(place.device)]
-            for at in order.tensor_split(self.config.minibatches):
-                foresight, inversion = self.losses(every[at], action[at], every[at + num_envs])
+            for at, size in zip(order.tensor_split(self.config.minibatches), sizes.tolist(), strict=True):
+                sums = self.losses(every[at], action[at], every[at + num_envs])
+                foresight, inversion = (loss / max(size, 1.0) for loss in sums)
                 self.optimiser.step(self.config.forward_loss * foresight + self.config.inverse_loss * inversion)
                 losses.append(torch.stack((foresight.detach(), inversion.detach())))
-        foresight, inversion = torch.stack(losses).mean(dim=0).tolist()
-        return {"intrinsic/forward_loss": foresight, "intrinsic/inverse_loss": inversion}
+        foresight, inversion = torch.stack(losses).mean(dim=0)
+        return {"intrinsic/forward_loss": float(foresight), "intrinsic/inverse_loss": float(inversion)}
 
     def losses(self, obs: Tensor, action: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean norm of the forward model's error, and mean cross-entropy of the inverse model's action; scalars."""
-        count = max(len(action), 1)
-        first, inverse = distinct(torch.cat((obs, next_obs)))
-        phi = self.embed(torch.cat((obs, next_obs))[first]).index_select(0, inverse)
-        before, after = phi.tensor_split(2)
-        foresight = torch.linalg.vector_norm(self._foreseen(before, action) - after, dim=-1).sum() / count
+        """The norm of the forward model's error, and the cross-entropy of the inverse model's action, both summed."""
+        before, after = self._embedded(torch.cat((obs, next_obs))).tensor_split(2)
+        foresight = torch.linalg.vector_norm(self._foreseen(before, action) - after, dim=-1).sum()
         logits = self.inverse_model(torch.cat((before, after), dim=-1))
-        return foresight, nn.functional.cross_entropy(logits, action, reduction="sum") / count
+        return foresight, nn.functional.cross_entropy(logits, action, reduction="sum")
+
+    def _embedded(self, every: Tensor) -> Tensor:
+        """φ of observations `[N, ...]`, equal ones encoded once: `[N, D]`."""
+        first, inverse = distinct(every)
+        return self.embed(every[round_up(first)]).index_select(0, inverse)
 
     def _foreseen(self, before: Tensor, action: Tensor) -> Tensor:
         """f(φ(o), a): `[..., D]`."""
@@ -119,7 +119,7 @@ class ICMNovelty(Novelty):
 
 def _embedding(config: ICMConfig, shape: tuple[int, ...], generator: torch.Generator) -> nn.Sequential:
     if config.architecture == "ride":
-        return embedding.convolutional(config.encoding, shape, config.outputs)
+        return ride_encoder(shape, config.outputs, embedding.factor(config.encoding, shape))
     return embedding.dense_layers(config.encoding, shape, config.hidden, config.layers, config.outputs, generator)
 
 

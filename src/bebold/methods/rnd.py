@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from bebold.config import RNDConfig
-from bebold.convolutions import bebold_encoder
+from bebold.convolutions import bebold_encoder, ride_encoder
 from bebold.encoding import distinct
 from bebold.methods import embedding
 from bebold.methods.novelty import Novelty, counted, shuffled
-from bebold.optimise import Optimiser, Peers
+from bebold.optimise import Peers, predictor_optimiser
+from bebold.products import round_up
 from bebold.rollout import Rollout
 
 
@@ -47,19 +48,12 @@ class RNDNovelty(Novelty):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.encoder, self.target, self.predictor = _networks(config, shape, self.generator)
-        if config.normalise_target and isinstance(self.predictor[-1], nn.Linear):
-            nn.init.zeros_(self.predictor[-1].weight)
+        if config.normalise_target and config.architecture != "ride":
+            nn.init.zeros_(self.predictor[-1].get_parameter("weight"))
         self.encoder.requires_grad_(False)
         self.target.requires_grad_(False)
         self.to(device)
-        self.optimiser = Optimiser(
-            self.predictor.parameters(),
-            learning_rate=config.learning_rate,
-            algorithm=config.optimiser,
-            eps=1e-8 if config.optimiser == "adam" else 0.01,
-            max_grad_norm=config.max_grad_norm or None,
-            peers=peers,
-        )
+        self.optimiser = predictor_optimiser(self.predictor.parameters(), config, peers)
         self._prepared: tuple[weakref.ref[Rollout], _Prepared] | None = None
 
     def measure(self, rollout: Rollout) -> Tensor:
@@ -77,10 +71,10 @@ class RNDNovelty(Novelty):
             for batch in shuffled(len(seen), self.generator).to(seen.device).tensor_split(self.config.minibatches):
                 # Equal observations have equal errors: each is computed once and weighs as its copies would.
                 weights = torch.bincount(seen[batch], minlength=len(prepared.obs))
-                rows = weights.nonzero().squeeze(1)
-                loss = self.loss(
-                    prepared.obs.index_select(0, rows), prepared.targets.index_select(0, rows), weights[rows]
-                )
+                found = weights.nonzero().squeeze(1)
+                rows = self._padded(found)
+                weights = torch.cat((weights[found], weights.new_zeros(len(rows) - len(found))))
+                loss = self.loss(prepared.obs.index_select(0, rows), prepared.targets.index_select(0, rows), weights)
                 self.optimiser.step(self.config.loss_scale * loss)
                 losses.append(loss.detach())
         self._prepared = None
@@ -111,10 +105,14 @@ class RNDNovelty(Novelty):
             return self._prepared[1]
         every = embedding.seen(self.config.encoding, rollout.obs[self.source].flatten(0, 1))
         first, inverse = distinct(every)
-        obs = self.encoder(every[first])
+        obs = self.encoder(every[self._padded(first)])
         prepared = _Prepared(inverse.view(rollout.starts.shape), obs, self._target(obs))
         self._prepared = weakref.ref(rollout), prepared
         return prepared
+
+    def _padded(self, rows: Tensor) -> Tensor:
+        """Rows for the networks, some of them twice where convolutions want few shapes."""
+        return rows if self.config.architecture == "mlp" else round_up(rows)
 
     def get_extra_state(self) -> dict[str, Any]:
         return {"optimiser": self.optimiser.state_dict(), "generator": self.generator.get_state()}
@@ -140,12 +138,13 @@ def _networks(
 ) -> tuple[nn.Module, nn.Sequential, nn.Sequential]:
     """The frozen encoder before both, φ and φ'."""
     if config.architecture == "ride":
-        both = [embedding.convolutional(config.encoding, shape, config.outputs) for _ in range(2)]
+        factor = embedding.factor(config.encoding, shape)
+        both = [ride_encoder(shape, config.outputs, factor) for _ in range(2)]
         return nn.Identity(), both[0], both[1]
     if config.architecture == "bebold":
-        embedding.convolutional(config.encoding, shape, 1)  # refuses what it cannot read
+        encoder = bebold_encoder(shape, factor=embedding.factor(config.encoding, shape))
         target, predictor = (1024, 128, 128, 128, 128), (1024, 1024, 1024, 128, 128, 128)
-        return bebold_encoder(shape), _perceptron(target), _perceptron(predictor)
+        return encoder, _perceptron(target), _perceptron(predictor)
     dense = [
         embedding.dense_layers(config.encoding, shape, config.hidden, layers, config.outputs, generator)
         for layers in (config.target_layers, config.predictor_layers)
