@@ -72,7 +72,7 @@ def test_rmsprop_is_the_equation():
 
 
 def test_losses_are_sums_over_time_and_means_over_environments():
-    """Twice the environments leave the gradient as it is; a worker's share adds up to the whole."""
+    """Twice the environments leave the loss as it is."""
     rollout, bonus = make_rollout(), torch.rand(T, B)
     double = {
         name: torch.cat((x, x), dim=1)
