@@ -136,10 +136,6 @@ def test_the_entropy_bonus_falls_to_zero():
     assert whole > 0.5
     assert losses["linear", 1.0] - losses["linear", 0.75] == pytest.approx(0.25 * whole, rel=1e-3)
     assert losses["none", 0.75] == pytest.approx(losses["linear", 0.0], rel=1e-6)
-    for progress, left in ((0.3, 0.25), (0.4, 0.0), (0.9, 0.0)):
-        ppo = PPO(make_policy(), PPOConfig(entropy=0.5), coefficient=0.1, exploration_share=0.4)
-        ppo.update(rollout, bonus, progress=progress)
-        assert ppo.entropy == pytest.approx(0.5 * left)
 
 
 def test_two_value_heads_add_up_to_one():

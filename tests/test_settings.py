@@ -54,11 +54,11 @@ def test_bad_settings_files_are_refused(text: str, sentence: str) -> None:
 
 def test_a_setting_that_did_not_exist_keeps_what_was_done_then() -> None:
     old = to_yaml(TrainConfig(), {"version": "0.1.0", "commit": "a"})
-    for line in ("  exploration_share: 0.5\n", "    entropy_decay: linear\n", "    coefficient_decay: linear\n"):
+    for line in ("    bonus_share: 0.5\n", "    entropy_decay: linear\n", "    coefficient_decay: linear\n"):
         assert line in old
         old = old.replace(line, "")
     config = from_yaml(old)
-    assert (config.exploration_share, config.ppo.entropy_decay, config.intrinsic.coefficient_decay) == (
+    assert (config.intrinsic.bonus_share, config.ppo.entropy_decay, config.intrinsic.coefficient_decay) == (
         1.0,
         "none",
         "none",
@@ -123,8 +123,8 @@ def test_numbers_as_people_write_them() -> None:
             "amigo, which looks at a goal, and the method bebold sets none; use --method amigo or",
         ),
         (TrainConfig(intrinsic=IntrinsicConfig(amigo=AMIGoConfig(batch=0))), "intrinsic.amigo.batch is 0"),
-        (TrainConfig(exploration_share=0.0), "exploration_share is 0.0; it must be positive"),
-        (TrainConfig(exploration_share=1.5), "exploration_share is 1.5; it must lie between 0 and 1"),
+        (TrainConfig(intrinsic=IntrinsicConfig(bonus_share=0.0)), "bonus_share is 0.0; it must be positive"),
+        (TrainConfig(intrinsic=IntrinsicConfig(bonus_share=1.5)), "bonus_share is 1.5; it must lie between 0 and 1"),
         (
             TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(architecture="ride"))),
             "intrinsic.rnd.architecture is ride, .* intrinsic.rnd.encoding is contact; choose codes, integers or bytes",

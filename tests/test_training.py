@@ -167,8 +167,8 @@ def test_decay_goes_on_where_it_stopped(decaying, tmp_path, monkeypatch):
 
 
 def test_the_learner_is_given_less_and_less_of_the_bonus(monkeypatch):
-    intrinsic = replace(SMALL.intrinsic, coefficient_decay="linear")
-    config = replace(SMALL, total_steps=2000, exploration_share=0.25, intrinsic=intrinsic)
+    intrinsic = replace(SMALL.intrinsic, coefficient_decay="linear", bonus_share=0.25)
+    config = replace(SMALL, total_steps=2000, intrinsic=intrinsic)
     trainer = Trainer(config, Workers())
     paid, given = [], []
     reward, update = trainer.intrinsic.reward, trainer.learner.update

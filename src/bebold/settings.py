@@ -50,7 +50,7 @@ MAY_BE_ZERO = {
     "intrinsic.amigo.penalty",
     "intrinsic.amigo.good_reward",
 }
-SHARES = {"exploration_share", "ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
+SHARES = {"intrinsic.bonus_share", "ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
 """Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""
 SEEDS = 1000
@@ -95,10 +95,9 @@ def to_yaml(config: TrainConfig, about: Mapping[str, Any]) -> str:
     return yaml.safe_dump({**about, "config": asdict(config)}, sort_keys=False, allow_unicode=True)
 
 
-BEFORE: dict[str, Any] = {
-    "exploration_share": 1.0,
+BEFORE: dict[str, dict[str, Any]] = {
     "ppo": {"learning_rate_decay": "none", "entropy_decay": "none"},
-    "intrinsic": {"coefficient_decay": "none"},
+    "intrinsic": {"coefficient_decay": "none", "bonus_share": 1.0},
 }
 """What runs did that were begun before there were these settings."""
 
@@ -113,9 +112,8 @@ def from_yaml(text: str, source: str = "the settings") -> TrainConfig:
     content = _content(text, source)
     config = content["config"]
     if "version" in content:  # written by `to_yaml`, which leaves nothing out
-        config = BEFORE | config
-        groups = {name: value for name, value in BEFORE.items() if isinstance(value, dict)}
-        config |= {name: group | config[name] for name, group in groups.items() if isinstance(config[name], dict)}
+        old = {name: group | config[name] for name, group in BEFORE.items() if isinstance(config.get(name), dict)}
+        config = config | old
     return from_dict(TrainConfig, config, source)
 
 
@@ -231,7 +229,7 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value}; it must lie between 0 and 1")
         if not 0 <= value < float("inf"):  # nor NaN
             raise UsageError(f"{name} is {value}; it must be a number that is not negative")
-        if value == 0 and (name not in MAY_BE_ZERO | SHARES or name == "exploration_share"):
+        if value == 0 and (name not in MAY_BE_ZERO | SHARES or name == "intrinsic.bonus_share"):
             raise UsageError(f"{name} is {value}; it must be positive")
         if value > LARGEST.get(name, value):
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")

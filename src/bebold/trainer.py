@@ -78,7 +78,7 @@ class Trainer:
         with clock("reward"):
             bonus = self.intrinsic.reward(rollout)
             if self.config.intrinsic.coefficient_decay == "linear":
-                bonus = max(0.0, 1 - progress / self.config.exploration_share) * bonus
+                bonus = max(0.0, 1 - progress / self.config.intrinsic.bonus_share) * bonus
         with clock("learn"):
             stats = self.learner.update(rollout, bonus, progress=progress)
         with clock("predict"):

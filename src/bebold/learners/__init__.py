@@ -44,5 +44,4 @@ def build_learner(config: TrainConfig, policy: Policy, *, seed: int, peers: Peer
     assert coefficient is not None, "settings.resolve fills it in"
     if config.learner == "impala":
         return IMPALA(policy, config.impala, coefficient=coefficient, peers=peers)
-    share = config.exploration_share
-    return PPO(policy, config.ppo, coefficient=coefficient, exploration_share=share, seed=seed, peers=peers)
+    return PPO(policy, config.ppo, coefficient=coefficient, seed=seed, peers=peers)

@@ -28,7 +28,6 @@ class PPO:
     ----------
     policy : the actor-critic to train
     coefficient : β, the weight of the bonus
-    exploration_share : the progress at which the entropy bonus, if it falls, has come to 0
     seed : of the split into minibatches
     """
 
@@ -38,13 +37,11 @@ class PPO:
         config: PPOConfig,
         *,
         coefficient: float,
-        exploration_share: float = 1.0,
         seed: int = 0,
         peers: Peers | None = None,
     ):
         self.policy = policy
         self.config = config
-        self.exploration_share = exploration_share
         self.coefficient = coefficient
         self.entropy = config.entropy
         self.generator = torch.Generator().manual_seed(seed)
@@ -61,7 +58,7 @@ class PPO:
         if self.config.learning_rate_decay == "linear":
             self.optimiser.scale_learning_rate(1 - progress)
         if self.config.entropy_decay == "linear":
-            self.entropy = max(0.0, 1 - progress / self.exploration_share) * self.config.entropy
+            self.entropy = (1 - progress) * self.config.entropy
         advantage, target = self.advantages(rollout, bonus)
         advantage = self.centred(advantage, rollout.valid)
         sums: dict[str, float] = {}
