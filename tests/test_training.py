@@ -183,7 +183,7 @@ def test_the_learner_is_given_less_and_less_of_the_bonus(monkeypatch):
     for before, whole, part in zip(steps, paid, given, strict=True):
         assert whole.sum() > 0
         torch.testing.assert_close(part, max(0.0, 1 - before / 500) * whole)
-    assert steps[-1] > 500 > steps[-2] > 0
+    assert 0 < steps[1] < 500 < steps[-1]
 
 
 def test_training_episodes_can_be_cut_short():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import logging
 import os
@@ -366,7 +367,7 @@ def _train_from(argv: Sequence[str]) -> type[Train]:
 def _last(argv: Sequence[str], option: str, default: str) -> str:
     """The value of `--option VALUE` or `--option=VALUE`, as tyro will read it; what is wrong tyro will say."""
     found = default
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in itertools.pairwise([*argv, ""]):
         if word == f"--{option}" and following and not following.startswith("-"):
             found = following
         elif word.startswith(f"--{option}="):
