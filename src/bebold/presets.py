@@ -34,12 +34,13 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
         config,
         preset="paper",
         label=f"{method}-paper",
+        learner="impala",
         total_steps=120_000_000,
         num_envs=32,
         unroll=UNROLL,
         policy_lag=1,
     )
-    return PAPERS.get(method, _bebold)(replace(config, learner="impala"))
+    return PAPERS.get(method, _bebold)(config)
 
 
 def _bebold(config: TrainConfig) -> TrainConfig:

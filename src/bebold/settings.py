@@ -32,6 +32,10 @@ MAY_BE_ZERO = {
     "evaluation.interval",
     "ppo.entropy",
     "ppo.value_loss",
+    "ppo.discount",
+    "ppo.gae_lambda",
+    "impala.discount",
+    "impala.rms_decay",
     "impala.entropy",
     "impala.value_loss",
     "impala.reward_clip",
@@ -229,7 +233,7 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value}; it must lie between 0 and 1")
         if not 0 <= value < float("inf"):  # nor NaN
             raise UsageError(f"{name} is {value}; it must be a number that is not negative")
-        if value == 0 and (name not in MAY_BE_ZERO | SHARES or name == "intrinsic.bonus_share"):
+        if value == 0 and name not in MAY_BE_ZERO:
             raise UsageError(f"{name} is {value}; it must be positive")
         if value > LARGEST.get(name, value):
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
