@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bebold.config import TrainConfig
-from bebold.experiments.experiment import Experiment, cut_short
+from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 
 STEPS = {"KCS3R3": 8_000_000, "MRN7S8": 8_000_000}
 """Long after BeBold has solved them."""
 METHODS = ("bebold", "ride", "amigo")
-SEEDS = (1, 2)
 
 _RUNS = tuple(
     TrainConfig(task=task, method=method, label=f"{method}-long", seed=seed, total_steps=steps, workers=1)
-    for seed in SEEDS
+    for seed in REPORTED_SEEDS[:2]
     for method in METHODS
     for task, steps in STEPS.items()
 )
@@ -23,6 +22,8 @@ CONSISTENCY = Experiment(
     "consistency",
     "What is left of the bonus long after the task is solved",
     _RUNS,
-    tuple(cut_short(replace(run, num_envs=64)) for run in _RUNS if (run.task, run.seed) == ("MRN7S8", 1)),
+    tuple(
+        cut_short(replace(run, num_envs=64)) for run in _RUNS if (run.task, run.seed) == ("MRN7S8", REPORTED_SEEDS[0])
+    ),
     metric=("intrinsic/reward_mean", "mean bonus per step, before β"),
 )
