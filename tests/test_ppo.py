@@ -21,16 +21,17 @@ def test_clipped_surrogate_by_hand():
     torch.testing.assert_close(result, torch.tensor([0.5, -0.8, 2.0, 1.2, -1.5]))
 
 
-def test_loss_is_the_literal_one(monkeypatch):
+@pytest.mark.parametrize("huber", [0.0, 0.3])
+def test_loss_is_the_literal_one(monkeypatch, huber):
     for module in (gru, products):
         monkeypatch.setattr(module, "product_dtype", lambda: torch.float32)
     policy, rollout, bonus = make_policy(), make_rollout(), torch.rand(T, B)
-    config = PPOConfig(entropy=0.01, value_loss=0.7, extrinsic_scale=3.0)
+    config = PPOConfig(entropy=0.01, value_loss=0.7, extrinsic_scale=3.0, huber_delta=huber)
     ppo = PPO(policy, config, coefficient=0.5)
     advantage, target = ppo.advantages(rollout, bonus)
     loss, _ = ppo.loss(rollout, advantage, target, torch.arange(B))
 
-    total, count = 0.0, 0
+    total, count, beyond = 0.0, 0, [0, 0]
     for b in range(B):
         # The advantage of each step, backwards, with plain numbers.
         following, advantages = 0.0, [0.0] * T
@@ -57,9 +58,13 @@ def test_loss_is_the_literal_one(monkeypatch):
             surrogate = min(ratio * advantages[t], min(max(ratio, 0.8), 1.2) * advantages[t])
             goal = advantages[t] + float(rollout.value[t, b, 0])
             entropy = -sum(p * math.log(p) for p in probs)
-            total += -surrogate + 0.7 * 0.5 * (float(value[0, 0, 0]) - goal) ** 2 - 0.01 * entropy
+            error = abs(float(value[0, 0, 0]) - goal)
+            beyond[error > 0.3] += 1
+            error = huber * (error - huber / 2) if huber and error > huber else error**2 / 2
+            total += -surrogate + 0.7 * error - 0.01 * entropy
             count += 1
     assert count == T * B - 2
+    assert min(beyond) > 0
     assert loss.item() == pytest.approx(total / count, rel=1e-4)
 
 

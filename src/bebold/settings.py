@@ -32,6 +32,7 @@ MAY_BE_ZERO = {
     "evaluation.interval",
     "ppo.entropy",
     "ppo.value_loss",
+    "ppo.huber_delta",
     "ppo.discount",
     "ppo.gae_lambda",
     "impala.discount",
@@ -100,7 +101,7 @@ def to_yaml(config: TrainConfig, about: Mapping[str, Any]) -> str:
 
 
 BEFORE: dict[str, dict[str, Any]] = {
-    "ppo": {"learning_rate_decay": "none", "entropy_decay": "none"},
+    "ppo": {"learning_rate_decay": "none", "entropy_decay": "none", "huber_delta": 0.0},
     "intrinsic": {"coefficient_decay": "none", "bonus_share": 1.0},
 }
 """What runs did that were begun before there were these settings."""

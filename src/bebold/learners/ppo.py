@@ -21,6 +21,12 @@ def clipped_surrogate(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: T
     return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
 
 
+def value_error(error: Tensor, delta: float) -> Tensor:
+    """½ e², but δ (|e| - ½ δ) where |e| > δ (Huber 1964), elementwise; ½ e² everywhere if δ is 0."""
+    squared = 0.5 * error.square()
+    return torch.where(error.abs() > delta, delta * (error.abs() - 0.5 * delta), squared) if delta else squared
+
+
 class PPO:
     """Several passes over each rollout in minibatches of whole environments, so that the memory can be unrolled.
 
@@ -123,8 +129,8 @@ class PPO:
 
         surrogate = clipped_surrogate(log_prob, behaviour, advantage.index_select(1, envs), config.clip)
         policy_loss = -(weight * surrogate).sum()
-        error = value - target.index_select(1, envs)
-        value_loss = 0.5 * (weight * error.square().sum(dim=-1)).sum()
+        error = value_error(value - target.index_select(1, envs), config.huber_delta)
+        value_loss = (weight * error.sum(dim=-1)).sum()
         entropy = -(weight * (log_probs.exp() * log_probs).sum(dim=-1)).sum()
         loss = policy_loss + config.value_loss * value_loss - self.entropy * entropy
         with torch.no_grad():
