@@ -16,6 +16,7 @@ from bebold.config import EvaluationConfig, NetworkConfig, TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments import EXPERIMENTS, published
 from bebold.experiments.experiment import Experiment, cut_short
+from bebold.gridworld.tasks import TASKS
 from bebold.report import find_runs
 from bebold.reproduce import find_experiment
 from bebold.runs import run_folder
@@ -69,6 +70,13 @@ def test_no_two_experiments_ask_for_different_runs_in_one_folder() -> None:
             shared += folder in asked
             assert asked.setdefault(folder, config) == config
     assert shared == 20  # seeds of BeBold and `episodic` in the ablations
+
+
+def test_static_has_every_task_of_the_appendixs_families() -> None:
+    families = {"empty", "four_rooms", "door_key", "red_blue_doors", "lava_gap", "crossing"}
+    tasks = {run.task for run in EXPERIMENTS["static"].runs}
+    assert tasks == {task.id for task in TASKS if task.family in families}
+    assert len(tasks) == 24  # counted in the paper's list
 
 
 def test_the_sensitivity_grid_holds_the_papers() -> None:

@@ -3,7 +3,8 @@
 from bebold.experiments.ablations import ABLATIONS
 from bebold.experiments.consistency import CONSISTENCY
 from bebold.experiments.sensitivity import SENSITIVITY
+from bebold.experiments.static import STATIC
 from bebold.experiments.table2 import TABLE2
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, ABLATIONS, CONSISTENCY, SENSITIVITY)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (TABLE2, ABLATIONS, CONSISTENCY, SENSITIVITY, STATIC)}
 """What `bebold reproduce` knows."""
