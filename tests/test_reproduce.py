@@ -55,7 +55,7 @@ def test_table2_has_the_papers_tasks_and_seeds_that_nothing_was_tuned_on() -> No
     assert max(run.seed for run in runs) < 101
     published_rows = [run for run in runs if run.name == "bebold-published"]
     assert {(run.intrinsic.alpha, run.ppo.extrinsic_scale) for run in published_rows} == {(1.0, 1.0)}
-    limits = {"MR": 5e6, "KC": 10e6, "OM": 30e6}  # a quarter of what the paper needed
+    limits = {"MR": 5e6, "KC": 20e6, "OM": 30e6}  # at most half of what the paper needed, explored in half of that
     assert all(run.total_steps <= limits[run.task[:2]] for run in runs)
     assert {run.name for run in EXPERIMENTS["table2"].smoke} == set(expected)
 

@@ -9,12 +9,12 @@ from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 
 STEPS = {
     "MRN6": 5_000_000,
-    "MRN7S8": 3_000_000,
+    "MRN7S8": 5_000_000,
     "MRN12S10": 5_000_000,
     "KCS3R3": 4_000_000,
-    "KCS4R3": 6_000_000,
-    "KCS5R3": 8_000_000,
-    "KCS6R3": 10_000_000,
+    "KCS4R3": 8_000_000,
+    "KCS5R3": 10_000_000,
+    "KCS6R3": 16_000_000,
     "OM2Dlh": 6_000_000,
     "OM2Dlhb": 16_000_000,
     "OM1Q": 10_000_000,
