@@ -22,7 +22,7 @@ ROOMS = [
     {"methods"},
     {"gru", "networks", "goal_networks", "published_networks", "architectures", "returns", "learners"},
     {"collect", "board", "parallel"},
-    {"settings", "presets", "checkpoint", "events", "runs", "progress", "interrupts"},
+    {"settings", "presets", "checkpoint", "maps", "events", "runs", "progress", "interrupts"},
     {"evaluation", "trainer", "training", "judge", "video"},
     {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
     {"demo", "plan", "sweep", "pretrained"},
