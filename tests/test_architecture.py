@@ -23,7 +23,7 @@ ROOMS = [
     {"gru", "networks", "goal_networks", "published_networks", "architectures", "returns", "learners"},
     {"collect", "board", "parallel"},
     {"settings", "presets", "checkpoint", "maps", "events", "runs", "progress", "interrupts"},
-    {"evaluation", "trainer", "training", "judge", "video"},
+    {"evaluation", "mapper", "trainer", "training", "judge", "video"},
     {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
     {"demo", "plan", "sweep", "pretrained"},
     {"reproduce"},
