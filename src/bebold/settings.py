@@ -67,7 +67,7 @@ LARGEST = {
     "total_steps": 10**12 - 1,  # twelve digits in a checkpoint's name
     "num_envs": 2**16,  # fewer than LEVELS
     "max_episode_steps": 10**9,
-    "fixed_level": 2**32 - 1,
+    "fixed_level": SEEDS * LEVELS - 1,
     "unroll": 100_000,
     "workers": 1024,
     "policy_lag": 100,
