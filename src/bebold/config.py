@@ -229,7 +229,7 @@ class MapsConfig:
     interval: int = 0
     """Environment steps between two sets of maps; 0: none are made. They need a `fixed_level`."""
     steps: int = 2_000
-    """Steps that the policy plays for each map of the bonus and of its own density (BeBold: 2 K)."""
+    """Steps, at least, that the policy plays for each map of the bonus and of its own density (BeBold: 2 K)."""
 
 
 @dataclass(frozen=True)

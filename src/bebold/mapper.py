@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bebold.config import TrainConfig
-from bebold.gridworld.layout import Layout, layout
 from bebold.maps import FILE, Maps
 from bebold.optimise import Peers
 from bebold.rollout import Rollout
+
+if TYPE_CHECKING:
+    from bebold.gridworld.layout import Layout
 
 
 class Observer(Protocol):
@@ -36,7 +38,7 @@ class Observer(Protocol):
 
 
 class Sample(Protocol):
-    """Lets the present policy play `steps` steps: `T` of one environment, and the bonus `[T, 1]`."""
+    """Lets the present policy play at least `steps` steps; returns these, and their bonus `[T, B]`."""
 
     def __call__(self, steps: int, *, seed: int) -> tuple[Rollout, Tensor]: ...
 
@@ -47,7 +49,7 @@ class Mapper:
     Parameters
     ----------
     interval : environment steps between two maps; each is made after the update that passes a multiple of it
-    sample : plays `sample_steps` of the policy's own steps
+    sample : plays `sample_steps` of the policy's own steps or a few more
     seed : of these plays
     peers : the workers that learn together, whose visits are counted together
     """
@@ -143,6 +145,8 @@ def build_observers(config: TrainConfig, sample: Sample, *, peers: Peers | None 
     """What these settings ask to look on: nothing, or maps."""
     if not config.maps.interval:
         return []
+    from bebold.gridworld.layout import layout  # loads parts of SciPy, which other runs need not
+
     assert config.fixed_level is not None, "`validate` sees to it"
     level = layout(config.task, config.fixed_level)
     settings = config.maps

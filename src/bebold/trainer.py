@@ -85,8 +85,13 @@ class Trainer:
         )
 
     def sample(self, steps: int, *, seed: int) -> tuple[Rollout, Tensor]:
-        """What the present policy does in an environment of its own, and the bonus `[T, 1]`. Disturbs no training."""
-        collector = self.collector(1, unroll=steps, seed=seed, action_seed=seed)
+        """At least `steps` steps of the present policy in environments of its own, and the bonus `[T, B]`.
+
+        It disturbs no training. `T` is as long as an episode can be: more environments for less long would show the
+        beginnings of episodes too often, and one environment would take as long as many updates.
+        """
+        longest = min(steps, self.config.max_episode_steps or self.task.max_steps, self.task.max_steps)
+        collector = self.collector(-(-steps // longest), unroll=longest, seed=seed, action_seed=seed)
         rollout = collector.collect(self.policy)
         collector.envs.close()
         return rollout, self.intrinsic.reward(rollout)
