@@ -13,7 +13,9 @@ from bebold import settings
 from bebold.config import (
     AMIGoConfig,
     EvaluationConfig,
+    IMPALAConfig,
     IntrinsicConfig,
+    MapsConfig,
     NetworkConfig,
     PPOConfig,
     RNDConfig,
@@ -133,6 +135,13 @@ def test_numbers_as_people_write_them() -> None:
             TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(architecture="ride", encoding="bytes"))),
             "normalise_target needs a dense last layer",
         ),
+        (
+            TrainConfig(maps=MapsConfig(interval=1000)),
+            "maps.interval asks for maps of one level; choose .* fixed_level",
+        ),
+        (TrainConfig(fixed_level=0, maps=MapsConfig(interval=1000, steps=0)), "maps.steps is 0; it must be positive"),
+        (TrainConfig(fixed_level=-1), "fixed_level is -1"),
+        (TrainConfig(fixed_level=10**9), "fixed_level is 1,000,000,000; it must be at most 999,999,999"),
         (TrainConfig(method="bbold"), "there is no method 'bbold'; did you mean bebold"),
     ],
 )
@@ -141,7 +150,15 @@ def test_impossible_settings_are_refused(config: TrainConfig, sentence: str) -> 
         validate(config)
 
 
+def test_pure_exploration_of_one_level_is_possible() -> None:
+    config = TrainConfig(fixed_level=0, maps=MapsConfig(interval=1000), ppo=PPOConfig(extrinsic_scale=0.0))
+    validate(config)
+    assert from_yaml(to_yaml(config, {"version": "1", "commit": None})) == config
+    validate(TrainConfig(learner="impala", impala=IMPALAConfig(extrinsic_scale=0.0)))
+
+
 def test_levels_for_training_and_for_judging_never_meet() -> None:
+    assert settings.LARGEST["fixed_level"] < PROGRESS_SEED
     assert settings.LARGEST["num_envs"] <= settings.LEVELS
     assert settings.SEEDS * settings.LEVELS <= PROGRESS_SEED
     assert PROGRESS_SEED + settings.LARGEST["evaluation.episodes"] <= TEST_SEED

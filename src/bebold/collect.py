@@ -30,7 +30,7 @@ class Collector:
     envs : a vector environment with NEXT_STEP autoreset and `Dict` observations
     key : turns (observations, info) into the 64-bit keys that are counted, uint64 `[B]`
     counter : counts the keys' visits within each episode
-    needs : names of the observations to keep; `key` keeps the keys themselves
+    needs : names of the observations to keep, or of arrays in `info`; `key` keeps the keys themselves
     guide : of the policy that acts, if it has one; what it adds is kept too
     unroll : `T`, steps per rollout
     seed : of the environments and of the sampled actions
@@ -165,8 +165,7 @@ class Collector:
     def _look(self, obs: Mapping[str, np.ndarray], info: Mapping[str, Any], guide: Guide | None) -> dict[str, Tensor]:
         """Count the present observations, let the guide add its own, and keep what is needed."""
         keys = self.key(obs, info)
-        shown = dict(obs)
-        shown["key"] = keys.view(np.int64)
+        shown = {**info, **obs, "key": keys.view(np.int64)}
         kept = {name: torch.from_numpy(np.ascontiguousarray(shown[name])) for name in self.needs}
         if guide is not None:
             kept |= guide.observe(kept, torch.from_numpy(self.starts), self.obs, generator=self.generator)

@@ -59,7 +59,7 @@ class PPOConfig:
     """An error of the values beyond this counts linearly, not squared; 0: all are squared (measured: with squared ones
     MultiRoom-N12-S10's policy falls apart once the bonus is gone)."""
     extrinsic_scale: float = 10.0
-    """Factor on the environment's reward. 1 in the paper; 10 keeps it above the bonus (measured)."""
+    """Factor on the environment's reward. 1 in the paper; 10 keeps it above the bonus (measured); 0: bonus alone."""
     bootstrap_timeouts: bool = True
     """Whether the value of the last observation stands for what a time-out cut off. False in the paper's code."""
 
@@ -89,7 +89,7 @@ class IMPALAConfig:
     value_loss: float = 0.5
     """Weight of the value loss (BeBold's released settings)."""
     extrinsic_scale: float = 1.0
-    """Factor on the environment's reward."""
+    """Factor on the environment's reward; 0: the bonus alone."""
     reward_clip: float = 1.0
     """r_e + β r_i is clamped to ± this (BeBold's released settings); 0: it is not."""
     bootstrap_timeouts: bool = False
@@ -226,6 +226,16 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
+class MapsConfig:
+    """Maps of where training on one level has been, and of what its policy is paid where: docs/visitation.md."""
+
+    interval: int = 0
+    """Environment steps between two sets of maps; 0: none are made. They need a `fixed_level`."""
+    steps: int = 2_000
+    """Steps, at least, that the policy plays for each map of the bonus and of its own density (BeBold: 2 K)."""
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """One training run."""
 
@@ -247,6 +257,8 @@ class TrainConfig:
     max_episode_steps: int = 0
     """Training episodes time out after so many steps, if not before; 0: as the task says. Agents are judged on the task
     as it is. (Measured: with 800 OMFull, whose episodes last 3600, is learnt faster.)"""
+    fixed_level: int | None = None
+    """Every training episode is on the level of this seed; None: each on a level of its own."""
     unroll: int = 40
     """Steps of each environment per update, through which the memory learns (ours; 100 in BeBold)."""
     workers: int = 0
@@ -269,6 +281,7 @@ class TrainConfig:
     impala: IMPALAConfig = field(default_factory=IMPALAConfig)
     intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    maps: MapsConfig = field(default_factory=MapsConfig)
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bebold import maps
 from bebold.checkpoint import replacing
 from bebold.errors import UsageError
 from bebold.report import SMOOTHED, Result
@@ -23,6 +24,7 @@ DIGITS = 5
 WHOLE = (
     "config.yaml",
     "summary.json",
+    maps.FILE,
     *(verdict_file(repaired=repaired, greedy=greedy) for repaired in (False, True) for greedy in (False, True)),
 )
 

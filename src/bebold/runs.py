@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 import bebold
-from bebold import checkpoint
+from bebold import checkpoint, maps
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.events import EventFile
@@ -27,7 +27,7 @@ from bebold.settings import commits, origin, read_about, read_config, source_com
 
 KEPT = 2
 """Checkpoints that stay: the newest, and one to fall back on."""
-WHOLE = ("config.yaml", "metrics.jsonl", "summary.json", "weights.safetensors")
+WHOLE = ("config.yaml", "metrics.jsonl", "summary.json", "weights.safetensors", maps.FILE)
 """Files that only the process which holds the folder writes, and writes whole."""
 
 _log = logging.getLogger(__name__)

@@ -27,9 +27,12 @@ T = TypeVar("T")
 MAY_BE_ZERO = {
     "seed",
     "max_episode_steps",
+    "fixed_level",
     "workers",
     "checkpoint_interval",
     "evaluation.interval",
+    "maps.interval",
+    "ppo.extrinsic_scale",
     "ppo.entropy",
     "ppo.value_loss",
     "ppo.huber_delta",
@@ -37,6 +40,7 @@ MAY_BE_ZERO = {
     "ppo.gae_lambda",
     "impala.discount",
     "impala.rms_decay",
+    "impala.extrinsic_scale",
     "impala.entropy",
     "impala.value_loss",
     "impala.reward_clip",
@@ -64,6 +68,7 @@ LARGEST = {
     "total_steps": 10**12 - 1,  # twelve digits in a checkpoint's name
     "num_envs": 2**16,  # fewer than LEVELS
     "max_episode_steps": 10**9,
+    "fixed_level": SEEDS * LEVELS - 1,
     "unroll": 100_000,
     "workers": 1024,
     "policy_lag": 100,
@@ -87,6 +92,7 @@ LARGEST = {
     "intrinsic.amigo.threshold": 10**9,
     "intrinsic.amigo.good_batches": 10**9,
     "evaluation.episodes": 100_000,
+    "maps.steps": 100_000,
 }
 """Far above what is of use, below what no memory could hold; evaluations stay within their own levels."""
 LABEL = r"([A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,99})?"
@@ -270,6 +276,8 @@ def validate(config: TrainConfig) -> None:
     capacity = config.intrinsic.count_capacity
     if capacity < 2 or capacity & (capacity - 1):
         raise UsageError(f"intrinsic.count_capacity is {capacity}; it must be a power of two, such as {2**24}")
+    if config.maps.interval > 0 and config.fixed_level is None:
+        raise UsageError("maps.interval asks for maps of one level; choose it with fixed_level")
     if config.stop_when_solved and config.evaluation.interval == 0:
         raise UsageError("stop_when_solved needs progress evaluations; set evaluation.interval to 250000, say")
     if config.stop_when_solved and solved_threshold(task.short or "") is None:

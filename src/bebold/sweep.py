@@ -51,7 +51,7 @@ def sweep(
     Parameters
     ----------
     at_once : runs side by side; 0: one per core
-    levels : on how many levels of Farama's environment each agent is judged
+    levels : on how many levels of Farama's environment each agent is judged; 0: it is not
     quiet : plain lines, for logs
 
     Raises

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bebold.collect import Collector, Pipeline
 from bebold.config import TrainConfig
@@ -19,10 +20,12 @@ from bebold.evaluation import PROGRESS_SEED, make_policy, observation_shapes, pl
 from bebold.experiments.published import solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.learners import Learner, build_learner
+from bebold.mapper import Observer, build_observers
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
 from bebold.methods.recipes import build_intrinsic
 from bebold.parallel import Workers
+from bebold.rollout import Rollout
 from bebold.settings import LEVELS
 
 
@@ -48,26 +51,50 @@ class Trainer:
             seed=config.seed,
             peers=workers,
         )
-        needs = self.policy.needs | self.intrinsic.needs
-        envs = make_envs(self.task, share, full_grid="grid" in needs, max_episode_steps=config.max_episode_steps)
+        self.observers: list[Observer] = build_observers(config, self.sample, peers=workers)
+        self.needs = self.policy.needs.union(self.intrinsic.needs, *(observer.needs for observer in self.observers))
         # Workers act apart, and learn alike.
         _, split_seed = np.random.SeedSequence((config.seed, 0)).generate_state(2).tolist()
         action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
         self.learner: Learner = build_learner(config, self.policy, seed=split_seed, peers=workers)
-        collector = Collector(
-            envs,
-            key=make_key(config.intrinsic.key, config.intrinsic.key_bin),
-            counter=EpisodicCounter.for_episodes(share, self.task.max_steps),
-            needs=needs,
-            guide=self.policy.guide,
-            unroll=config.unroll,
-            seed=config.seed * LEVELS + workers.rank * share,
-            action_seed=action_seed,
-            device=device,
-        )
+        first_level = config.seed * LEVELS + workers.rank * share
+        collector = self.collector(share, unroll=config.unroll, seed=first_level, action_seed=action_seed)
         self.pipeline = Pipeline(collector, config.policy_lag)
         self.steps = 0
         self.evaluations: list[tuple[int, float]] = []
+
+    def collector(self, num_envs: int, *, unroll: int, seed: int, action_seed: int) -> Collector:
+        """New environments as this run trains on, and what collects from them all that learning needs."""
+        config = self.config
+        return Collector(
+            make_envs(
+                self.task,
+                num_envs,
+                full_grid="grid" in self.needs,
+                fixed_seed=config.fixed_level,
+                max_episode_steps=config.max_episode_steps,
+            ),
+            key=make_key(config.intrinsic.key, config.intrinsic.key_bin),
+            counter=EpisodicCounter.for_episodes(num_envs, self.task.max_steps),
+            needs=self.needs,
+            guide=self.policy.guide,
+            unroll=unroll,
+            seed=seed,
+            action_seed=action_seed,
+            device=choose_device(config.device),
+        )
+
+    def sample(self, steps: int, *, seed: int) -> tuple[Rollout, Tensor]:
+        """At least `steps` steps of the present policy in environments of its own, and the bonus `[T, B]`.
+
+        It disturbs no training. `T` is as long as an episode can be: more environments for less long would show the
+        beginnings of episodes too often, and one environment would take as long as many updates.
+        """
+        longest = min(steps, self.config.max_episode_steps or self.task.max_steps, self.task.max_steps)
+        collector = self.collector(-(-steps // longest), unroll=longest, seed=seed, action_seed=seed)
+        rollout = collector.collect(self.policy)
+        collector.envs.close()
+        return rollout, self.intrinsic.reward(rollout)
 
     def update(self) -> dict[str, float]:
         """One turn of the loop. Returns what all workers together measured."""
@@ -83,6 +110,9 @@ class Trainer:
             stats = self.learner.update(rollout, bonus, progress=progress)
         with clock("predict"):
             stats |= self.intrinsic.update(rollout)
+        for observer in self.observers:
+            with clock("observe"):
+                observer.observe(rollout, self.steps)
         steps = int(rollout.valid.sum())
         stats = self.agree(stats | clock.seconds | {"steps": steps})
         self.steps += round(stats.pop("steps") * self.workers.size)
@@ -151,6 +181,7 @@ class Trainer:
             "evaluations": self.evaluations,
             "learner": self.learner.state_dict(),
             "intrinsic": self.intrinsic.state_dict(),
+            "observers": [observer.state_dict() for observer in self.observers],
             "collectors": shards,
         }
 
@@ -173,6 +204,8 @@ class Trainer:
             self.evaluations = [(int(steps), float(value)) for steps, value in part["evaluations"]]
             self.learner.load_state_dict(part["learner"])
             self.intrinsic.load_state_dict(part["intrinsic"])
+            for observer, seen in zip(self.observers, part.get("observers", ()), strict=True):
+                observer.load_state_dict(seen)
             (shard,) = part["collectors"]
             self.pipeline.load_state_dict(shard)
             memories = [self.pipeline.collector.state, *(rollout.state for rollout in self.pipeline.waiting)]

@@ -120,6 +120,8 @@ def _save(trainer: Trainer, run: Run | None) -> None:
     state = trainer.state()
     if run is not None and state is not None:
         run.save(state, trainer.policy.state_dict())
+        for observer in trainer.observers:
+            observer.write(run.folder)
 
 
 def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet: bool) -> None:

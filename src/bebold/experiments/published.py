@@ -20,6 +20,29 @@ RETURNS: dict[str, tuple[float, ...]] = {
 }
 """Final mean return of each method (`none` is IMPALA) after 120 M steps, 4 seeds with 32 levels each."""
 
+ENTROPY_STEPS = (200_000, 500_000, 2_000_000, 5_000_000)
+"""Environment steps at the columns of the paper's table of room entropies."""
+
+ROOM_ENTROPIES: dict[str, tuple[tuple[float | None, ...], ...]] = {
+    "rnd": (
+        (3.48, 3.41, 3.51, 3.49),
+        (2.87, 3.09, 3.51, 3.35),
+        (None, None, None, 3.42),
+        (None, None, None, 2.85),
+    ),
+    "bebold": (
+        (3.54, 3.53, 3.56, 3.56),
+        (None, 3.23, 3.53, 3.56),
+        (None, None, 4.02, 4.01),
+        (None, None, 2.74, 2.87),
+    ),
+}
+"""Entropy of the visits within rooms 1 to 4 (rows) at these steps, in bits, on one level of MRN7S8; None for a dash.
+The table "Entropy of the visitation counts of each room", beside the corridors'."""
+
+LAST_ROOM_STEPS = 4_600_000
+"""By then BeBold has been in all seven rooms (caption of the figure of visitation counts); RND, at 9.8 M, in five."""
+
 SHARE = 0.95
 """A task is solved at this share of BeBold's published return."""
 

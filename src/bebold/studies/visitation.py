@@ -1,0 +1,75 @@
+"""Pure exploration of one level: where BeBold and RND go, and what they are paid there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from bebold import record, report
+from bebold.checkpoint import replacing
+from bebold.config import TrainConfig
+from bebold.experiments import visitation as experiment
+from bebold.maps import FILE, Maps
+from bebold.studies import heatmaps, rooms
+from bebold.studies.rooms import Explored
+from bebold.sweep import sweep
+
+TITLE = "Pure exploration of one MultiRoom-N7-S8"
+
+
+def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
+    """Train the runs that are missing, in `folder/runs`; write tables, figures and compact records to `folder`.
+
+    Parameters
+    ----------
+    smoke : two runs of seconds, always from the beginning
+    at_once : runs side by side; 0: one per core
+    quiet : plain lines, for logs
+
+    Raises
+    ------
+    RunError : runs failed, or a file cannot be written
+    Interrupted : SIGINT or SIGTERM came; every run has saved
+    """
+    if smoke:
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+    configs = experiment.SMOKE if smoke else experiment.RUNS
+    moments = experiment.SMOKE_MOMENTS if smoke else experiment.MOMENTS
+    # No verdicts: agents that were never paid for the goal are not judged by it.
+    folders = sweep(configs, folder / "runs", at_once=at_once, levels=0, quiet=quiet)
+    write(read(folders, configs), moments, folder)
+    record.record([report.read_result(run) for run in folders], folder / "records")
+
+
+def read(folders: Sequence[Path], configs: Sequence[TrainConfig]) -> list[Explored]:
+    """The maps in these run folders, by method and seed.
+
+    Raises
+    ------
+    RunError : maps are missing or damaged
+    """
+    runs = [Explored(c.method, c.seed, Maps.load(f / FILE)) for f, c in zip(folders, configs, strict=True)]
+    return sorted(runs, key=lambda run: (experiment.METHODS.index(run.method), run.seed))
+
+
+def write(runs: Sequence[Explored], moments: Sequence[int], folder: Path) -> None:
+    """Tables and figures of these runs, which are all on one level.
+
+    Raises
+    ------
+    RunError : they cannot be written
+    """
+    tables = (
+        rooms.entropies(runs, moments),
+        rooms.entries(runs),
+        rooms.races(runs),
+        rooms.best_paid(runs, moments),
+    )
+    text = f"# {TITLE}\n\nLevel {experiment.LEVEL} of MRN7S8 without extrinsic reward, {len(runs)} runs.\n"
+    with replacing(folder / "tables.md") as file:
+        file.write("\n".join([text, *(table.markdown() for table in tables)]).encode())
+    rooms.write_csv(runs, moments, folder / "rooms.csv")
+    heatmaps.visits(runs, moments, folder / "visitation.png")
+    heatmaps.bonus(runs, moments, folder / "bonus.png")
+    heatmaps.density(runs, moments, folder / "density.png")
