@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -45,6 +46,8 @@ class Browser:
     def __init__(self, profile: Path):
         read_here, write_there = os.pipe()
         read_there, write_here = os.pipe()
+        # Clear of 3 and 4, which the shell is about to give away.
+        read_there, write_there = (_moved(descriptor) for descriptor in (read_there, write_there))
         self._in, self._out = read_here, write_here
         self._rest = b""
         self._number = 0
@@ -140,3 +143,10 @@ class Browser:
             self._process.kill()
             self._process.wait()
         os.close(self._in)
+
+
+def _moved(descriptor: int) -> int:
+    """The same open file under a number of at least 10."""
+    new = fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)
+    os.close(descriptor)
+    return new

@@ -267,7 +267,7 @@ def test_a_browser_opens_the_page_and_moves_the_slider(results: list[Result], tm
     page.write(results, tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
     assert browser.value("document.querySelectorAll('.panels svg path').length") > 20
-    assert not browser.value("document.querySelector('.study label').hidden")
+    assert not browser.value("document.querySelector('.slider').hidden")
     fills = """[...document.querySelectorAll("figure[data-kind]")].map(figure =>
         [...figure.querySelectorAll("g rect")].map(rect => rect.getAttribute("fill")))"""
     steps = "[...document.querySelectorAll('.steps')].slice(0, 2).map(span => span.textContent)"
@@ -302,7 +302,7 @@ def test_a_page_fits_a_phone_and_paper(results: list[Result], tmp_path: Path, br
     assert browser.value("document.documentElement.scrollWidth") <= 390
     assert browser.value("new Set([...document.querySelectorAll('.maps figure')].map(f => f.offsetLeft)).size") == 2
     browser.call("Emulation.setEmulatedMedia", media="print")
-    assert browser.value("getComputedStyle(document.querySelector('.study label')).display") == "none"
+    assert browser.value("getComputedStyle(document.querySelector('.slider')).display") == "none"
     assert browser.pdf().startswith(b"%PDF")
     assert browser.complaints == []
 

@@ -78,8 +78,8 @@ def _block(title: str, methods: Sequence[tuple[str, Maps]]) -> Html:
     every = scales([maps for _, maps in methods])
     contents = [data(maps, of) for (_, maps), of in zip(methods, every, strict=True)]
     last = max(len(maps.steps) for _, maps in methods) - 1
-    slider = element("input", type="range", min=0, max=last, value=last, step=1)
-    label = element("label", "Checkpoint ", slider, " ", element("output", f"{last + 1} of {last + 1}"), hidden=True)
+    moment = element("label", "Checkpoint ", element("input", type="range", min=0, max=last, value=last, step=1))
+    slider = element("div", moment, element("output", f"{last + 1} of {last + 1}"), class_="slider", hidden=True)
     rows = [
         join(
             element("h4", words),
@@ -97,7 +97,7 @@ def _block(title: str, methods: Sequence[tuple[str, Maps]]) -> Html:
     # Of what stands in a script element only "</script" and "<!--" would be read as HTML.
     text = json.dumps(contents, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = element("script", Html(text), type="application/json")
-    return element("section", element("h3", title), label, *rows, _first_entries(methods), script, class_="study")
+    return element("section", element("h3", title), slider, *rows, _first_entries(methods), script, class_="study")
 
 
 def _figure(name: str, number: int, kind: str, maps: Maps, scale: Scale) -> Html:

@@ -30,5 +30,5 @@ for (const study of document.querySelectorAll(".study")) {
     study.querySelectorAll("figure").forEach(figure => drawFigure(figure, maps[figure.dataset.method], checkpoint));
   });
   slider.value = slider.max; // a browser may restore what was chosen before a reload
-  slider.closest("label").hidden = false;
+  slider.closest(".slider").hidden = false;
 }
