@@ -9,16 +9,17 @@ function colourIndex(value, {low, high, logarithmic}) {
   return Math.trunc(Math.min(Math.max((v - a) / (b - a) * palette.length, 0), palette.length - 1));
 }
 
+// A run with fewer checkpoints than another stays at its last.
 function drawFigure(figure, maps, checkpoint) {
   const {kind} = figure.dataset;
-  const there = checkpoint < maps.steps.length;
-  const scale = there ? maps.scales[kind][checkpoint] : null;
+  const moment = Math.min(checkpoint, maps.steps.length - 1);
+  const scale = maps.scales[kind][moment];
   figure.querySelectorAll("g rect").forEach((rect, cell) => {
-    const index = there ? colourIndex(maps.values[kind][checkpoint][cell], scale) : -1;
+    const index = colourIndex(maps.values[kind][moment][cell], scale);
     rect.setAttribute("fill", index < 0 ? "none" : palette[index]);
   });
-  figure.querySelector(".steps").textContent = there ? maps.steps[checkpoint] : "no such checkpoint";
-  if (there) figure.querySelectorAll(".ticks span").forEach((span, i) => { span.textContent = scale.ticks[i]; });
+  figure.querySelector(".steps").textContent = maps.steps[moment];
+  figure.querySelectorAll(".ticks span").forEach((span, i) => { span.textContent = scale.ticks[i]; });
 }
 
 for (const study of document.querySelectorAll(".study")) {
