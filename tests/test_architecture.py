@@ -24,7 +24,7 @@ ROOMS = [
     {"collect", "board", "parallel"},
     {"settings", "presets", "checkpoint", "maps", "events", "runs", "progress", "interrupts"},
     {"evaluation", "mapper", "trainer", "training", "judge", "video"},
-    {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
+    {"report", "groups", "tables", "curves", "aggregate", "record", "page", "bench"},
     {"demo", "plan", "sweep", "pretrained"},
     {"studies"},
     {"reproduce"},

@@ -210,7 +210,7 @@ def test_a_band_from_three_seeds_on(tmp_path: Path, seeds: int, bands: int, line
     returns = [[0.1, 0.5, 0.9], [0.0, 0.6], [0.3, 0.4, 0.5]]
     runs = [report.read_result(make_run(tmp_path, returns[k], seed=k + 1)) for k in range(seeds)]
     panel = curves.new_figure(4, 3).subplots()
-    curves._panel(panel, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
+    curves.draw_task(panel, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
     assert (len(panel.collections), len(panel.lines)) == (bands, lines + 1)  # and the paper's return
     assert panel.lines[lines - 1].get_xdata()[-1] == 3  # the mean goes to the end of the longest run
 

@@ -138,8 +138,12 @@ class Report:
 
     runs: Runs
     """Run folders, or folders that hold some."""
-    out: Path = Path("report.png")
-    """The picture."""
+    out: Path | None = None
+    """The picture; report.png by default, and none by default if there is --html."""
+    html: Path | None = None
+    """Write all of it as one page that needs no network: curves, tables, maps, agents at play."""
+    without_agents: bool = False
+    """Leave agents at play out of the page; each takes seconds and up to 300 KB."""
     csv: Path | None = None
     """Also write the table to this file, one line a run."""
     tables: Path | None = None
@@ -152,7 +156,7 @@ class Report:
     def run(self) -> int:
         from rich.console import Console
 
-        from bebold import aggregate, curves, groups, record, report, tables
+        from bebold import aggregate, curves, groups, page, record, report, tables
 
         results = [report.read_result(folder) for folder in report.find_runs(self.runs)]
         grouped = groups.group(results)
@@ -162,8 +166,13 @@ class Report:
         console.print(report.table(results))
         if any(len(runs) > 1 for runs in grouped.values()):
             console.print(tables.returns(grouped).rich())
-        curves.plot(results, self.out)
-        print(f"{self.out}: learning curves")
+        out = self.out or (Path("report.png") if self.html is None else None)
+        if out is not None:
+            curves.plot(results, out)
+            print(f"{out}: learning curves")
+        if self.html is not None:
+            page.write(results, self.html, show_agents=not self.without_agents)
+            print(f"{self.html}: a page to look at in a browser")
         if self.csv is not None:
             report.write_csv(results, self.csv)
             print(f"{self.csv}: one line a run")

@@ -52,6 +52,8 @@ SHARES = 32
 
 Style = Mapping[str, Any]
 """Colour and line style, as matplotlib's keywords."""
+PAPER: Style = {"color": "#444444", "linestyle": (0, (4, 3))}
+"""BeBold's return in the paper, a horizontal line."""
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
@@ -65,14 +67,19 @@ def plot(results: Sequence[Result], path: Path) -> None:
     look = styles(result.name for result in results)
     figure, panels = _panels(groups)
     for task, panel in panels.items():
-        _panel(panel, task, {name: runs for (of, name), runs in groups.items() if of == task}, look)
-    seeds = {len(runs) for runs in groups.values()}
-    caption = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
-    caption += ["band: from the lowest of them to the highest"] if max(seeds) >= BAND else []
-    caption += ["thin lines: seeds, where there are two"] if 2 in seeds else []
+        draw_task(panel, task, {name: runs for (of, name), runs in groups.items() if of == task}, look)
     # One key for all panels, below them: inside it would hide curves.
-    add_key(figure, list(panels.values()), "; ".join(caption))
+    add_key(figure, list(panels.values()), caption(groups))
     save(figure, path)
+
+
+def caption(groups: Groups) -> str:
+    """What the lines and bands of `draw_task` are; nothing if each is of a single seed."""
+    seeds = {len(runs) for runs in groups.values()}
+    parts = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
+    parts += ["band: from the lowest of them to the highest"] if max(seeds) >= BAND else []
+    parts += ["thin lines: seeds, where there are two"] if 2 in seeds else []
+    return "; ".join(parts)
 
 
 def plot_metric(results: Sequence[Result], key: str, label: str, path: Path) -> None:
@@ -146,7 +153,7 @@ def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]
     for panel, (name, title) in zip(panels.flat, itertools.chain(*grid), strict=True):
         for (task, of), runs in groups.items():
             if of == name:
-                _panel(panel, task, {"mean over seeds": runs}, {"mean over seeds": {"color": COLOURS["bebold"]}})
+                draw_task(panel, task, {"mean over seeds": runs}, {"mean over seeds": {"color": COLOURS["bebold"]}})
         panel.set_title(title, fontsize="medium")
         panel.label_outer()
     add_key(figure, list(panels.flat), "")
@@ -214,7 +221,8 @@ def save(figure: Figure, path: Path) -> None:
         file.write(image.getvalue())
 
 
-def _panel(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], look: Mapping[str, Style]) -> None:
+def draw_task(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], look: Mapping[str, Style]) -> None:
+    """The runs of each name on one task: means over seeds, bands or thin lines for their spread, the paper's return."""
     for name, runs in groups.items():
         curves = [(run.curve_steps / 1e6, run.curve_returns) for run in runs if len(run.curve_steps)]
         steps, mean, low, high = summary(curves)
@@ -226,7 +234,7 @@ def _panel(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], look:
         panel.plot(steps, mean, **look[name], linewidth=2.2, label=name)
     paper = published_return(task)
     if paper is not None:
-        panel.axhline(paper, color="#444444", linewidth=1, linestyle=(0, (4, 3)), label="BeBold in the paper")
+        panel.axhline(paper, **PAPER, linewidth=1, label="BeBold in the paper")
     panel.set_title(task)
     panel.set_xlabel("environment steps (millions)")
     evaluated = all(run.evaluated for runs in groups.values() for run in runs)

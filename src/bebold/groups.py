@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
@@ -39,11 +40,20 @@ def may_differ(config: TrainConfig) -> set[str]:
     return MAY_DIFFER if falls else MAY_DIFFER | {"total_steps"}
 
 
+def mixtures(groups: Groups) -> dict[tuple[str, str], list[str]]:
+    """The settings in which runs that are averaged differ although they should not, for each group that has some."""
+    found = {
+        key: list(dict.fromkeys(setting for other in others for setting, _, _ in _differences(first, other)))
+        for key, (first, *others) in groups.items()
+    }
+    return {key: settings for key, settings in found.items() if settings}
+
+
 def warn_of_mixtures(groups: Groups) -> None:
     """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
     for (task, name), (first, *others) in groups.items():
         for other in others:
-            different = differences(_resolved(first.config), _resolved(other.config), may_differ(first.config))
+            different = _differences(first, other)
             if different:
                 _log.warning(
                     "%s and %s are both %s on %s but differ in %s; give one of them a `label` in its config.yaml, or "
@@ -64,6 +74,10 @@ def warn_of_mixtures(groups: Groups) -> None:
                     name,
                     task,
                 )
+
+
+def _differences(first: Result, other: Result) -> list[tuple[str, Any, Any]]:
+    return differences(_resolved(first.config), _resolved(other.config), may_differ(first.config))
 
 
 def _resolved(config: TrainConfig) -> TrainConfig:

@@ -30,6 +30,9 @@ SMOOTHED = "charts/smoothed_return"
 SMOOTHING = 50
 """Updates averaged in a training curve, which stands in where a run has no evaluations."""
 
+COLUMNS = ("task", "method", "seed", "steps", "steps to solve", "return", "paper", "minutes")
+"""Of a table with a line a run."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -136,24 +139,34 @@ def table(results: Sequence[Result]) -> Table:
     """One line a run."""
     from rich.table import Table
 
-    view = Table(header_style="bold")
-    if not all(result.sampled for result in results):
-        view.caption = "* last progress evaluation; `bebold eval` plays Farama's environment"
-    for column in ("task", "method", "seed", "steps", "steps to solve", "return", "paper", "minutes"):
+    view = Table(header_style="bold", caption=footnote(results) or None)
+    for column in COLUMNS:
         view.add_column(column, justify="left" if column in ("task", "method") else "right")
     for result in results:
-        paper = published_return(result.task, result.config.method)
-        view.add_row(
-            result.task,
-            result.name,
-            str(result.config.seed),
-            f"{result.steps:,}",
-            "-" if result.steps_to_solve is None else f"{result.steps_to_solve:,}",
-            _number(result.last_return, 3) + ("" if result.sampled else "*"),
-            "-" if paper is None else f"{paper:.2f}",
-            _number(result.minutes, 1),
-        )
+        view.add_row(*cells(result))
     return view
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    """What a line about one run says, in the order of `COLUMNS`."""
+    paper = published_return(result.task, result.config.method)
+    return (
+        result.task,
+        result.name,
+        str(result.config.seed),
+        f"{result.steps:,}",
+        "-" if result.steps_to_solve is None else f"{result.steps_to_solve:,}",
+        _number(result.last_return, 3) + ("" if result.sampled else "*"),
+        "-" if paper is None else f"{paper:.2f}",
+        _number(result.minutes, 1),
+    )
+
+
+def footnote(results: Sequence[Result]) -> str:
+    """What the star beside some returns means; nothing if there is none."""
+    if all(result.sampled for result in results):
+        return ""
+    return "* last progress evaluation; `bebold eval` plays Farama's environment"
 
 
 def write_csv(results: Sequence[Result], path: Path) -> None:

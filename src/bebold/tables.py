@@ -60,12 +60,16 @@ def write(results: Sequence[Result], path: Path, title: str = "Results") -> None
     ------
     RunError : `path` cannot be written
     """
-    groups = group(results)
-    tables = (returns(groups), solved(groups), steps(groups), repaired(groups))
     heading = f"# {title}\n\nOf {len(results)} run{'s' * (len(results) > 1)}.\n"
-    text = "\n".join([heading, *(table.markdown() for table in tables if table.rows)])
+    text = "\n".join([heading, *(table.markdown() for table in over_seeds(group(results)))])
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def over_seeds(groups: Groups) -> list[Table]:
+    """All tables that have a row."""
+    every = (returns(groups), solved(groups), steps(groups), repaired(groups))
+    return [table for table in every if table.rows]
 
 
 def returns(groups: Groups) -> Table:

@@ -72,11 +72,13 @@ class Moment:
     ended: bool
 
 
-def play_episode(policy: Policy, task: str, *, seed: int, greedy: bool = False) -> Iterator[Moment]:
-    """Play one episode of Farama's environment on level `seed`."""
+def play_episode(
+    policy: Policy, task: str, *, seed: int, greedy: bool = False, largest: int = LARGEST
+) -> Iterator[Moment]:
+    """Play one episode of Farama's environment on level `seed`; a frame has about `largest` pixels a side at most."""
     known = find_task(task)
     # Even, since H.264 takes no odd sizes.
-    tile = max(8, min(32, LARGEST // max(known.width, known.height) // 2 * 2))
+    tile = max(8, min(32, largest // max(known.width, known.height) // 2 * 2))
     env = make_farama(known, render_mode="rgb_array", tile_size=tile)
     generator = torch.Generator().manual_seed(seed)
     state, starts = policy.initial_state(1), torch.ones(1, dtype=torch.bool)
@@ -141,13 +143,23 @@ def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -
     import imageio.v3 as imageio
 
     check_video(path)
-    content = io.BytesIO()
     if path.suffix == ".gif":
-        imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
+        content = as_gif(frames, fps=fps)
     else:
-        imageio.imwrite(content, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps, macro_block_size=2)
+        buffer = io.BytesIO()
+        imageio.imwrite(buffer, np.stack(frames), extension=".mp4", plugin="FFMPEG", fps=fps, macro_block_size=2)
+        content = buffer.getvalue()
     with replacing(path) as file:
-        file.write(content.getvalue())
+        file.write(content)
+
+
+def as_gif(frames: Sequence[np.ndarray], *, fps: float = 8.0) -> bytes:
+    """Frames, uint8 `[height, width, 3]` each, as a GIF that begins anew when it ends."""
+    import imageio.v3 as imageio
+
+    content = io.BytesIO()
+    imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
+    return content.getvalue()
 
 
 def show_in_terminal(policy: Policy, task: str, *, seed: int, greedy: bool = False, fps: float = 8.0) -> float:

@@ -1,0 +1,90 @@
+"""Trained agents at play, as GIFs within the page."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from bebold.errors import RunError, UsageError
+from bebold.experiments.published import in_paper_order
+from bebold.page.elements import Html, element, join, prose
+from bebold.report import Result
+
+LARGEST = 224
+"""Pixels of the longer side of a GIF, about."""
+FRAMES = 300
+"""Shown of an episode, at most."""
+BYTES = 300_000
+"""Of a GIF, at most: a page with one for each of the twelve tasks can still be sent by mail."""
+
+WORDS = (
+    "The best agent of each task on the first of the levels that `bebold eval` plays, in Farama's environment with "
+    "sampled actions. What it sees is lit."
+)
+
+_log = logging.getLogger(__name__)
+
+
+def agents(results: Sequence[Result]) -> Html | None:
+    """Of each task the best agent whose weights are at hand; None if there is none."""
+    figures = []
+    for task in in_paper_order(result.task for result in results):
+        of_task = [r for r in results if r.task == task and (r.folder / "weights.safetensors").exists()]
+        figure = None
+        for result in sorted(of_task, key=_worst_last):
+            figure = _figure(result)
+            if figure is not None:
+                figures.append(figure)
+                break
+    return join(prose(WORDS), element("div", *figures, class_="agents")) if figures else None
+
+
+def _worst_last(result: Result) -> float:
+    return -result.last_return if math.isfinite(result.last_return) else math.inf
+
+
+def _figure(result: Result) -> Html | None:
+    """The first of the levels that `bebold eval` plays; None if the weights cannot be read."""
+    from bebold.evaluation import TEST_SEED, load_policy
+    from bebold.video import play_episode
+
+    try:
+        policy, config = load_policy(result.folder)
+    except (RunError, UsageError) as error:
+        _log.warning("%s: the page goes without this agent", error)
+        return None
+    frames: list[np.ndarray] = []
+    for moment in play_episode(policy, config.task, seed=TEST_SEED, largest=LARGEST):
+        frames.append(moment.env.render())
+        if len(frames) == FRAMES:
+            break
+    gif, shown = shortened(frames)
+    if moment.ended and shown == len(frames):
+        outcome = f"return {moment.episodic_return:.2f} after {moment.steps} steps"
+    else:
+        outcome = f"the first {shown - 1} steps"
+    about = f"{result.task}: {result.name}, seed {result.config.seed}, {outcome}"
+    source = f"data:image/gif;base64,{base64.b64encode(gif).decode()}"
+    return element(
+        "figure",
+        element(
+            "img", src=source, alt=f"An agent at play. {about}", width=frames[0].shape[1], height=frames[0].shape[0]
+        ),
+        element("figcaption", element("b", result.task), about.removeprefix(result.task)),
+    )
+
+
+def shortened(frames: Sequence[np.ndarray], limit: int = BYTES) -> tuple[bytes, int]:
+    """A GIF of at most `limit` bytes, and how many of the frames it shows; the last of them is held."""
+    from bebold.video import HOLD, as_gif
+
+    shown = len(frames)
+    while True:
+        gif = as_gif([*frames[:shown], *[frames[shown - 1]] * (HOLD - 1)])
+        if len(gif) <= limit or shown == 1:
+            return gif, shown
+        shown = max(1, shown * limit // len(gif) * 9 // 10)
