@@ -26,6 +26,7 @@ ROOMS = [
     {"evaluation", "trainer", "training", "judge", "video"},
     {"report", "groups", "tables", "curves", "aggregate", "record", "bench"},
     {"demo", "plan", "sweep", "pretrained"},
+    {"studies"},
     {"reproduce"},
     {"cli"},
     {"__main__"},

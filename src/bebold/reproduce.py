@@ -10,20 +10,22 @@ from bebold.errors import look_up
 from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import Experiment
+from bebold.studies import STUDIES, Study
 from bebold.sweep import sweep
 
 SMOKE_LEVELS = 8
 """On which the runs of a smoke test are judged."""
 
 
-def find_experiment(name: str) -> Experiment:
-    """The experiment of this name.
+def find_experiment(name: str) -> Experiment | Study:
+    """The experiment or study of this name.
 
     Raises
     ------
     UsageError : there is none
     """
-    return look_up("experiment", name, EXPERIMENTS)
+    known: dict[str, Experiment | Study] = {**EXPERIMENTS, **STUDIES}
+    return look_up("experiment", name, known)
 
 
 def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, quiet: bool = False) -> Path:
@@ -44,6 +46,9 @@ def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, qu
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
+    if isinstance(experiment, Study):
+        experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
+        return folder
     root = (folder if smoke else out) / "runs"
     if smoke:
         shutil.rmtree(root, ignore_errors=True)

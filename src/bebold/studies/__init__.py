@@ -1,0 +1,28 @@
+"""Studies of the paper that are more than a table of returns: each trains, measures and draws in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bebold.studies import corridor_study, two_corridors
+
+
+@dataclass(frozen=True)
+class Study:
+    """One analysis of the paper."""
+
+    name: str
+    title: str
+    run: Callable[..., None]
+    """`run(folder, *, smoke, at_once, quiet)` trains what is missing and writes tables and figures to `folder`."""
+
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("corridor", corridor_study.TITLE, corridor_study.run),
+        Study("two-corridors", two_corridors.TITLE, two_corridors.run),
+    )
+}
+"""What `bebold reproduce` knows beside the experiments."""
