@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bebold.errors import UsageError
+from bebold.jit import jit
 from bebold.methods.embedding import dense_layers
 from bebold.studies.corridor import Exploration, Maze, Setting
 
@@ -100,14 +102,12 @@ def explore_with_networks(
     )
     walk = _Walk(maze, setting, seeds)
     for begin in range(0, setting.episodes * setting.length, networks.interval):
-        with torch.no_grad():
-            q = q_net().double().numpy()
-        n = novelty()
-        steps = walk.go(q, min(networks.interval, setting.episodes * setting.length - begin))
+        q, n = q_net(), novelty()
+        steps = walk.go(q.detach(), min(networks.interval, setting.episodes * setting.length - begin))
         bonus = n.detach().gather(1, steps.s_next) - setting.difference * n.detach().gather(1, steps.s)
         if setting.episodic:
             bonus = bonus * steps.first
-        q_loss, n_loss = _q_loss(q_net(), steps, bonus, setting.discount), n.gather(1, steps.s_next).mean(dim=1)
+        q_loss, n_loss = _q_loss(q, steps, bonus, setting.discount), n.gather(1, steps.s_next).mean(dim=1)
         for optimiser, loss in zip(optimisers, (q_loss, n_loss), strict=True):
             optimiser.zero_grad()
             loss.sum().backward()  # a sum over runs: none changes the gradient of another
@@ -139,52 +139,81 @@ class _Walk:
 
     def __init__(self, maze: Maze, setting: Setting, seeds: Sequence[int]):
         self.maze, self.setting = maze, setting
-        self.runs = np.arange(len(seeds))
-        self.uniforms = [np.random.default_rng(seed) for seed in seeds]
-        self.s = np.zeros(len(seeds), np.int64)
-        self.over = np.ones(len(seeds), bool)
-        self.visited = np.zeros((len(seeds), maze.size), bool)
-        self.cells = np.zeros((len(seeds), maze.size), np.int64)
-        self.entries = np.zeros((len(seeds), len(maze.lengths)), np.int64)
-        self.curve: list[np.ndarray] = []
+        self.draws = [np.random.default_rng(seed) for seed in seeds]
+        runs, kinds = len(seeds), len(maze.lengths)
         self.done = 0
+        self.s = np.zeros(runs, np.int64)
+        self.over = np.ones(runs, bool)
+        self.visited = np.zeros((runs, maze.size), bool)
+        self.cells = np.zeros((runs, maze.size), np.int64)
+        self.entries = np.zeros((runs, kinds), np.int64)
+        self.curve = np.zeros((runs, setting.episodes, kinds), np.int64)
 
-    def go(self, q: np.ndarray, steps: int) -> _Steps:
+    def go(self, q: Tensor, steps: int) -> _Steps:
         """So many steps by softmax(`q [R, S, K]` / temperature)."""
-        policy = torch.softmax(torch.from_numpy(q / self.setting.temperature), dim=-1).numpy()
+        policy = torch.softmax(q.double() / self.setting.temperature, dim=-1).numpy()
         policy = (1 - self.setting.epsilon) * policy + self.setting.epsilon / policy.shape[-1]
-        bounds = policy.cumsum(axis=-1)[:, :, :-1]
-        draws = np.stack([uniforms.random(steps) for uniforms in self.uniforms], axis=1)
-        taken = [self._step(bounds, u) for u in draws]
-        return _Steps(*(torch.from_numpy(np.stack(every, axis=1)) for every in zip(*taken, strict=True)))
-
-    def _step(self, bounds: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        if not self.setting.ends and self.done % self.setting.length == 0:
-            self.over[:] = True
-        self.s = np.where(self.over, 0, self.s)
-        self.visited[self.over] = False
-        self.visited[self.over, 0] = True
-        s = self.s
-        action = (bounds[self.runs, s] < u[:, None]).sum(axis=1)
-        s_next = self.maze.successor[s, action]
-        first = ~self.visited[self.runs, s_next]
-        self.visited[self.runs, s_next] = True
-        self.cells[self.runs, s_next] += 1
-        self.entries[self.runs[s == 0], action[s == 0]] += 1
-        self.over = self.setting.ends & np.isin(s_next, self.maze.last)
-        self.s = s_next
-        self.done += 1
-        if self.done % self.setting.length == 0:
-            self.curve.append(
-                np.stack([self.cells[:, self.maze.corridor == j].sum(axis=1) for j in self.kinds], axis=1)
-            )
-        return s, action, s_next, first, self.over
-
-    @property
-    def kinds(self) -> range:
-        return range(len(self.maze.lengths))
+        ending = np.zeros(self.maze.size, bool)
+        ending[self.maze.last] = self.setting.ends
+        went = _walk(
+            self.maze.successor,
+            self.maze.corridor,
+            ending,
+            self.setting.length,
+            self.setting.ends,
+            policy,
+            np.stack([draws.random(steps) for draws in self.draws]),
+            self.done,
+            (self.s, self.over, self.visited),
+            (self.cells, self.entries, self.curve),
+        )
+        self.done += steps
+        return _Steps(*map(torch.from_numpy, went))
 
     def explorations(self) -> list[Exploration]:
         """One a run."""
-        curves = np.stack(self.curve, axis=1)
+        curves = self.curve.cumsum(axis=1)
         return [Exploration(*entries) for entries in zip(self.cells, self.entries, curves, strict=True)]
+
+
+@jit
+def _walk(
+    successor: Any,
+    corridor: Any,
+    ending: Any,
+    length: int,
+    ends: bool,
+    policy: Any,
+    uniforms: Any,
+    done: int,
+    state: Any,
+    kept: Any,
+) -> tuple[Any, ...]:
+    """Take `T` steps in `R` runs, `uniforms [R, T]`, after `done` others; returns the entries of `_Steps`.
+
+    `state` (s, over, visited) and `kept` (cells, entries, arrivals in each block of steps) are changed. Blocks have
+    `length` steps, and so have episodes, unless they end at corridors' `ends`.
+    """
+    s, over, visited = state
+    cells, entries, blocks = kept
+    shape = uniforms.shape
+    before, actions, after = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
+    first, terminated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+    for r in range(shape[0]):
+        for t in range(shape[1]):
+            if over[r] or (not ends and (done + t) % length == 0):
+                s[r] = 0
+                visited[r] = False
+                visited[r, 0] = True
+            action = min(int((np.cumsum(policy[r, s[r]]) < uniforms[r, t]).sum()), successor.shape[1] - 1)
+            s_next = successor[s[r], action]
+            before[r, t], actions[r, t], after[r, t] = s[r], action, s_next
+            first[r, t], terminated[r, t] = not visited[r, s_next], ending[s_next]
+            visited[r, s_next] = True
+            cells[r, s_next] += 1
+            if s[r] == 0:
+                entries[r, action] += 1
+            if s_next > 0:
+                blocks[r, (done + t) // length, corridor[s_next]] += 1
+            s[r], over[r] = s_next, ending[s_next]
+    return before, actions, after, first, terminated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.studies.corridor import LENGTHS, Exploration, Maze, Setting, entropy, explore
-from bebold.studies.corridor_deep import explore_with_networks
+from bebold.studies.corridor_deep import NetworkSetting, explore_with_networks
 from bebold.studies.corridor_figure import draw
 from bebold.tables import Table
 
@@ -48,18 +49,12 @@ PAPER = {
     "bebold": ("27 ± 6", "23 ± 3", "31 ± 12", "26 ± 8", "1.96 ± 0.05"),
 }
 """Visits in thousands and bits, over 4 runs (BeBold, Section 4.3's table)."""
-GRID = {
-    "step_size": (0.01, 0.1, 0.5),
-    "discount": (0.9, 0.99, 1.0),
-    "rule": (
-        {"temperature": 0.01},
-        {"temperature": 0.03},
-        {"temperature": 0.1},
-        {"temperature": 0.0, "epsilon": 0.01},
-        {"temperature": 0.0, "epsilon": 0.1},
-    ),
-}
-"""Settings of the tables that the search goes through."""
+STEP_SIZES, DISCOUNTS = (0.01, 0.1, 0.5), (0.9, 0.99, 1.0)
+RULES = ((0.01, 0.0), (0.03, 0.0), (0.1, 0.0), (0.0, 0.01), (0.0, 0.1))
+"""Temperature and ε: with `STEP_SIZES` and `DISCOUNTS` what the search goes through."""
+NETWORK_SEARCH = ((0.01, 1e-3), (0.03, 1e-3), (0.1, 1e-3), (0.3, 1e-3), (0.1, 1e-4))
+"""Temperature and Adam's step size of φ'."""
+SMOKE_EPISODES = 6
 SEARCHED = {
     "count": COUNT,
     "count, first visits": replace(COUNT, episodic=True),
@@ -83,26 +78,32 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     RunError : a file cannot be written
     """
     say: Callable[[str], None] = (lambda _: None) if quiet else print
-    few = {"episodes": 6} if smoke else {}
-    found: dict[bool, dict[str, list[Exploration]]] = {}
-    for ends in (False, True):
-        found[ends] = {}
+    found: dict[bool, dict[str, list[Exploration]]] = {False: {}, True: {}}
+    for ends, runs in found.items():
         for name, setting in {**METHODS, **CONTROLS}.items():
             say(f"{name}, {reading(ends)}")
-            found[ends][name] = explorations(name, replace(setting, ends=ends, **few), 2 if smoke else None)
-    write_csv(found[False], folder / "corridor.csv")
+            runs[name] = explorations(name, shortened(replace(setting, ends=ends), smoke), 2 if smoke else None)
+        if not ends:
+            write_csv(runs, folder / "corridor.csv")
+            draw({name: runs[name] for name in METHODS}, folder / "corridor.png")
     tables = [main_table(found[False]), *(reading_table(runs, ends) for ends, runs in found.items())]
     _write(folder / "tables.md", TITLE, tables)
-    draw({name: found[False][name] for name in METHODS}, folder / "corridor.png")
     say("search over settings")
-    rows = search(TUNING_SEEDS[: 1 if smoke else None], smoke=smoke, **few)
+    seeds = TUNING_SEEDS[: 1 if smoke else None]
+    rows = search(seeds, smoke=smoke)
     _write_rows(folder / "sensitivity.csv", rows)
-    _write(folder / "sensitivity.md", f"{TITLE}: other settings", [search_table(rows, ends) for ends in (False, True)])
+    searched = [search_table(rows, ends) for ends in (False, True)]
+    _write(folder / "sensitivity.md", f"{TITLE}: other settings", [*searched, network_table(seeds, smoke=smoke)])
 
 
 def reading(ends: bool) -> str:
     """What the paper leaves open, in words."""
     return "episodes end at a corridor's end" if ends else "episodes of fixed length"
+
+
+def shortened(setting: Setting, smoke: bool) -> Setting:
+    """The setting, or for a smoke test the same over a few episodes."""
+    return replace(setting, episodes=SMOKE_EPISODES) if smoke else setting
 
 
 def explorations(name: str, setting: Setting, seeds: int | None = None) -> list[Exploration]:
@@ -175,24 +176,23 @@ def reading_table(found: Mapping[str, Sequence[Exploration]], ends: bool) -> Tab
     )
 
 
-def search(seeds: Sequence[int], *, smoke: bool = False, **few: int) -> list[dict[str, object]]:
-    """Tabular runs over `GRID`, one row a reading and a setting, or the first setting alone."""
+def search(seeds: Sequence[int], *, smoke: bool = False) -> list[dict[str, object]]:
+    """Tabular runs under both readings and all settings, one row each; in a smoke test under the first alone."""
     maze, rows = Maze(LENGTHS), []
-    settings = [
-        {"ends": ends, "step_size": step_size, "discount": discount, "temperature": 0.0, "epsilon": 0.0} | rule
-        for ends in (False, True)
-        for step_size in GRID["step_size"]
-        for discount in GRID["discount"]
-        for rule in GRID["rule"]
-    ]
-    for setting in settings[:1] if smoke else settings:
-        row: dict[str, object] = dict(setting)
+    for ends, step_size, discount, rule in itertools.product((False, True), STEP_SIZES, DISCOUNTS, RULES):
+        learner = Setting(
+            difference=False, step_size=step_size, discount=discount, temperature=rule[0], epsilon=rule[1], ends=ends
+        )
+        names = ("ends", "step_size", "discount", "temperature", "epsilon")
+        row: dict[str, object] = {name: getattr(learner, name) for name in names}
         for name, method in SEARCHED.items():
-            runs = [explore(maze, replace(method, **setting, **few), seed) for seed in seeds]
-            bits = [entropy(run.visits) for run in runs]
-            row[name] = spread(bits)
+            setting = replace(shortened(learner, smoke), difference=method.difference, episodic=method.episodic)
+            runs = [explore(maze, setting, seed) for seed in seeds]
+            row[name] = spread([entropy(run.visits) for run in runs])
             row[f"{name}: found"] = round(float(np.mean([run.found for run in runs])), 1)
         rows.append(row)
+        if smoke:
+            break
     return rows
 
 
@@ -211,6 +211,25 @@ def search_table(rows: Sequence[Mapping[str, object]], ends: bool) -> Table:
         ["α", "γ", "exploration", *SEARCHED],
         cells,
         words=3,
+    )
+
+
+def network_table(seeds: Sequence[int], *, smoke: bool = False) -> Table:
+    """RND and BeBold at other temperatures and step sizes of φ'."""
+    cells = []
+    for temperature, rnd_rate in NETWORK_SEARCH[: 1 if smoke else None]:
+        cells.append([f"{temperature}", f"{rnd_rate}"])
+        for name in ("rnd", "bebold"):
+            setting = shortened(replace(METHODS[name], temperature=temperature), smoke)
+            runs = explore_with_networks(Maze(LENGTHS), setting, seeds, NetworkSetting(rnd_rate=rnd_rate))
+            found = float(np.mean([run.found for run in runs]))
+            cells[-1].append(f"{spread([entropy(run.visits) for run in runs])} ({found:.0f})")
+    return Table(
+        f"Networks: {reading(False)}",
+        f"As above, over {len(seeds)} runs.",
+        ["temperature", "step size of φ'", "rnd", "bebold"],
+        cells,
+        words=2,
     )
 
 
