@@ -245,7 +245,7 @@ class Reproduce:
             folder = reproduce(self.experiment, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet)
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
-        print(f"{folder}: tables (tables.md, *.csv), figures (*.png), and compact records of all runs")
+        print(f"{folder}: tables (tables.md, *.csv), figures (*.png), and compact records of run folders")
         return 0
 
 

@@ -47,6 +47,14 @@ def test_the_flow_ends_at_the_roots_of_the_lengths() -> None:
     np.testing.assert_allclose(limit_shares((40, 10)), [2 / 3, 1 / 3])
 
 
+@pytest.mark.parametrize("lengths", [(40, 30), (40, 10)])
+def test_the_equations_never_prefer_the_short_corridor(lengths: tuple[int, int]) -> None:
+    """The appendix expects it from 13 and 40 passes of the long one on, here."""
+    passes = np.arange(0, 2000, 2)
+    x = flow(lengths, 0.1, passes)
+    assert (np.diff(x[:, 0]) > 1.0).all()  # of 2
+
+
 def test_the_process_follows_the_equations() -> None:
     passes = np.array([0, 30, 300, 3000])
     runs = simulate((40, 10), 0.1, passes, runs=300, seed=1)

@@ -14,6 +14,8 @@ SHADES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 """Of the corridors: Okabe and Ito's, which colour-blind readers tell apart."""
 WINDOW = 10
 """Episodes whose visits are averaged in the upper row."""
+POINTS = 120
+"""Moments that are drawn."""
 
 
 def draw(found: Mapping[str, Sequence[Exploration]], path: Path) -> None:
@@ -28,15 +30,18 @@ def draw(found: Mapping[str, Sequence[Exploration]], path: Path) -> None:
     names = [f"{j + 1}: {length} cells" for j, length in enumerate(LENGTHS)]
     for (method, runs), above, below in zip(found.items(), *panels, strict=True):
         curves = np.stack([run.curve for run in runs]) / 1e3  # [runs, episodes, K]
-        episodes = np.arange(1, curves.shape[1] + 1)
-        above.stackplot(episodes, shares(runs[0].curve).T, colors=SHADES, labels=names, linewidth=0)
+        shown = np.unique(np.linspace(0, curves.shape[1] - 1, POINTS).astype(int))
+        curves, episodes = curves[:, shown], shown + 1
+        above.stackplot(episodes, shares(runs[0].curve)[shown].T, colors=SHADES, labels=names, linewidth=0)
         above.set_title(method, fontsize="medium")
         above.set_ylim(0, 1)
+        above.margins(x=0)
         for j, colour in enumerate(SHADES):
             below.plot(episodes, curves[:, :, j].T, color=colour, linewidth=0.5, alpha=0.35)
             below.plot(episodes, curves[:, :, j].mean(axis=0), color=colour, linewidth=2.2)
         below.set_xlabel("episodes of 180 steps")
         tidy(below)
+    panels[1, 0].set_ylim(bottom=0)
     panels[0, 0].set_ylabel(f"share of visits, first run,\n{WINDOW} episodes at a time")
     panels[1, 0].set_ylabel("visits so far (thousands)")
     add_key(figure, list(panels[0]), "corridors; below, thin: each run, thick: their mean")
