@@ -234,7 +234,8 @@ class Reproduce:
 
     experiment: Annotated[str, tyro.conf.Positional]
     """table2 (the twelve hardest tasks), ablations (each part of the criterion), consistency (what is left of the bonus
-    in the end), sensitivity (entropy and β) or visitation (maps of pure exploration)."""
+    in the end), sensitivity (entropy and β), static (the other static tasks), visitation (maps of pure exploration),
+    corridor (short-sightedness in a toy environment) or two-corridors (the appendix's equations)."""
     out: Path = Path("reproduction")
     """Tables, figures and compact records go to a folder in it, named after the experiment; runs to `runs` in it."""
     at_once: int = 0
@@ -253,7 +254,7 @@ class Reproduce:
             folder = reproduce(self.experiment, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet)
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
-        print(f"{folder}: tables (tables.md, *.csv), figures (*.png), and compact records of all runs")
+        print(f"{folder}: tables (tables.md, *.csv), figures (*.png), and compact records of runs")
         return 0
 
 

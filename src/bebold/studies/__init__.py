@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bebold.studies import visitation
+from bebold.studies import corridor_study, two_corridors, visitation
 
 
 @dataclass(frozen=True)
@@ -18,5 +18,12 @@ class Study:
     """`run(folder, *, smoke, at_once, quiet)` trains what is missing and writes tables and figures to `folder`."""
 
 
-STUDIES = {study.name: study for study in (Study("visitation", visitation.TITLE, visitation.run),)}
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("visitation", visitation.TITLE, visitation.run),
+        Study("corridor", corridor_study.TITLE, corridor_study.run),
+        Study("two-corridors", two_corridors.TITLE, two_corridors.run),
+    )
+}
 """What `bebold reproduce` knows beside the experiments."""
