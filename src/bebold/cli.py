@@ -226,10 +226,10 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Train and judge all runs of one of the paper's experiments, and write its tables and figures.
+    """Make the tables and figures of one of the paper's experiments or studies, and train what they need.
 
-    It says at first how much there is to do: a night or more on two cores. Ctrl-C saves and stops, and the same command
-    goes on.
+    Where that is a night's work or more, it says so at first; Ctrl-C saves and stops, and the same command goes on. The
+    studies corridor and two-corridors take minutes and start anew.
     """
 
     experiment: Annotated[str, tyro.conf.Positional]
@@ -237,7 +237,8 @@ class Reproduce:
     in the end), sensitivity (entropy and β), static (the other static tasks), visitation (maps of pure exploration),
     corridor (short-sightedness in a toy environment) or two-corridors (the appendix's equations)."""
     out: Path = Path("reproduction")
-    """Tables, figures and compact records go to a folder in it, named after the experiment; runs to `runs` in it."""
+    """Tables, figures and compact records go to a folder in it, named after the experiment; runs, which experiments
+    share, to `runs` in it."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False

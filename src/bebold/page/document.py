@@ -72,7 +72,10 @@ def page(results: Sequence[Result], *, show_agents: bool = True) -> Html:
 def _head(title: str) -> Html:
     script = base64.b64encode(hashlib.sha256(_file("page.js").encode()).digest()).decode()
     # What a browser enforces: this page loads nothing and runs no script but its own.
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{script}'"
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{script}'"
+    )
     return element(
         "head",
         element("meta", charset="utf-8"),

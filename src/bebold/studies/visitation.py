@@ -19,7 +19,9 @@ TITLE = "Pure exploration of one MultiRoom-N7-S8"
 
 
 def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
-    """Train the runs that are missing, in `folder/runs`; write tables, figures and compact records to `folder`.
+    """Train the runs that are missing, in `runs` beside `folder`; write tables, figures and records to `folder`.
+
+    Of a smoke test all of it lies in `folder`.
 
     Parameters
     ----------
@@ -32,12 +34,13 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     RunError : runs failed, or a file cannot be written
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
+    root = (folder if smoke else folder.parent) / "runs"
     if smoke:
-        shutil.rmtree(folder / "runs", ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
     configs = experiment.SMOKE if smoke else experiment.RUNS
     moments = experiment.SMOKE_MOMENTS if smoke else experiment.MOMENTS
     # No verdicts: agents that were never paid for the goal are not judged by it.
-    folders = sweep(configs, folder / "runs", at_once=at_once, levels=0, quiet=quiet)
+    folders = sweep(configs, root, at_once=at_once, levels=0, quiet=quiet)
     write(read(folders, configs), moments, folder)
     record.record([report.read_result(run) for run in folders], folder / "records")
 
