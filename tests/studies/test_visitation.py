@@ -217,8 +217,7 @@ def test_one_command_explores_and_draws_and_goes_on_where_it_was(
         assert of_run.read_bytes() == of_record.read_bytes()
         assert not list(of_run.parent.glob("evaluation*"))
     monkeypatch.setattr(experiment, "RUNS", tiny)
-    (tmp_path / "visitation").mkdir()
-    (folder / "runs").rename(tmp_path / "visitation" / "runs")
+    (folder / "runs").rename(tmp_path / "runs")
     checkpoints = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
     assert main(["reproduce", "visitation", "--quiet", "--out", str(tmp_path)]) == 0
     assert checkpoints == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
