@@ -292,3 +292,14 @@ def test_an_unknown_name_lists_experiments_and_studies(tmp_path: Path, capsys: p
     assert main(["reproduce", "zzz", "--out", str(tmp_path)]) == 2
     told = capsys.readouterr().err
     assert all(name in told for name in ("table2", "sensitivity", *STUDIES))
+
+
+def test_settings_are_counted_by_hand() -> None:
+    learners = ((0.1, 0.9), (0.1, 1.0), (0.0, 0.9))
+    bits = (("1.95 ± 0.10", "1.90 ± 0.00"), ("1.96 ± 0.00", "1.96 ± 0.00"), ("1.94 ± 0.10", "1.99 ± 0.00"))
+    rows = [
+        {"ends": False, "temperature": warm, "discount": discount, "bebold": bebold, "count": count}
+        for (warm, discount), (bebold, count) in zip(learners, bits, strict=True)
+    ]
+    found = corridor_study.counts_table(rows).rows[0]
+    assert list(found[1:]) == ["1 of 3", "2 of 3", "2 of 3", "1 of 1", "1 of 1"]
