@@ -17,7 +17,7 @@ from bebold.errors import UsageError
 from bebold.methods.embedding import dense_layers
 from bebold.studies import STUDIES, corridor_study
 from bebold.studies.corridor import LENGTHS, Maze, Setting, entropy, explore
-from bebold.studies.corridor_deep import NetworkSetting, Novelty, Stack, explore_with_networks
+from bebold.studies.corridor_deep import Learners, NetworkSetting, Novelty, Stack, Walk, bonuses, explore_with_networks
 from bebold.studies.corridor_figure import WINDOW, shares
 
 SETTINGS = [
@@ -126,6 +126,90 @@ def test_an_unseen_cell_has_novelty_one() -> None:
     torch.testing.assert_close(Novelty(91, NetworkSetting(), generators)(), torch.ones(2, 91))
 
 
+class Alone:
+    """One run of `Learners` in double precision: a loop over its steps, and autograd on networks of its own."""
+
+    def __init__(self, maze: Maze, setting: Setting, networks: NetworkSetting, seed: int):
+        generator, self.cells = torch.Generator().manual_seed(seed), torch.eye(maze.size).double()
+
+        def dense(hidden: int, layers: int, outputs: int) -> torch.nn.Sequential:
+            net = dense_layers("raw", (maze.size,), hidden, layers, outputs, generator)
+            return torch.nn.Sequential(*(x for x in net if isinstance(x, torch.nn.Linear | torch.nn.ReLU))).double()
+
+        self.q = dense(networks.q_hidden, 1, len(maze.lengths))
+        phi = dense(networks.rnd_hidden, 2, networks.rnd_outputs)(self.cells).detach()
+        self.predictor = dense(networks.rnd_hidden, 3, networks.rnd_outputs)
+        phi -= phi.mean(dim=1, keepdim=True)
+        self.phi = phi / phi.square().sum(dim=1, keepdim=True).sqrt()
+        self.optimisers = [
+            torch.optim.Adam(self.q.parameters(), networks.q_rate),
+            torch.optim.Adam(self.predictor.parameters(), networks.rnd_rate),
+        ]
+        self.ends, self.setting = set(maze.last.tolist()) if setting.ends else set(), setting
+        self.time, self.over, self.seen = 0, True, {0}
+
+    def update(self, way: list[tuple[int, int, int]]) -> tuple[list[float], float, float]:
+        """Bonuses and both losses of a way of (s, a, s')."""
+        bonus, squares, errors = [], [], []
+        for s, action, then in way:
+            if self.over or (not self.setting.ends and self.time % self.setting.length == 0):
+                self.seen = {0}
+                assert s == 0
+            n = {cell: (self.phi[cell] - self.predictor(self.cells[cell])).square().sum().sqrt() for cell in (s, then)}
+            paid = n[then].item() - (n[s].item() if self.setting.difference else 0)
+            if self.setting.episodic and then in self.seen:
+                paid = 0.0
+            self.over = then in self.ends
+            target = paid if self.over else paid + self.setting.discount * max(self.q(self.cells[then]).tolist())
+            bonus.append(paid)
+            squares.append((self.q(self.cells[s])[action] - target) ** 2)
+            errors.append(n[then])
+            self.seen.add(then)
+            self.time += 1
+        losses = [sum(squares) / len(way), sum(errors) / len(way)]
+        for optimiser, loss in zip(self.optimisers, losses, strict=True):
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return bonus, losses[0].item(), losses[1].item()
+
+
+@pytest.mark.parametrize("setting", [replace(s, temperature=0.5, length=9) for s in SETTINGS])
+def test_two_updates_are_the_literal_ones(setting: Setting) -> None:
+    maze, seeds = Maze((2, 1, 3, 1)), (4, 5)
+    networks = NetworkSetting(q_hidden=6, rnd_hidden=5, rnd_outputs=4, q_rate=0.02, rnd_rate=0.03)
+    learners, walk = Learners(maze, networks, seeds).double(), Walk(maze, setting, seeds)
+    alone = [Alone(maze, setting, networks, seed) for seed in seeds]
+    # Where φ' starts, at 0, all novelties are equal and most gradients vanish: start elsewhere.
+    last = 0.5 * torch.randn((2, 5, 4), generator=torch.Generator().manual_seed(1)).double()
+    for run, weight in zip(alone, last, strict=True):
+        list(run.predictor.parameters())[-2].data = weight.T.clone()
+    learners.novelty.predictor.weights[-1].data = last
+    learners.novelty.target = torch.stack([run.phi for run in alone])  # not rounded to single precision
+    before = [parameter.clone() for parameter in learners.parameters()]
+    ending = 0
+    for _ in range(2):
+        q, n = learners()
+        steps = walk.go(q.detach(), 20)
+        paid = bonuses(n.detach(), steps, setting)
+        losses = torch.stack(learners.update(q, n, steps, setting), dim=1)
+        ending += int(steps.terminated.sum())
+        for r, run in enumerate(alone):
+            bonus, *loss = run.update(
+                list(zip(*(x[r].tolist() for x in (steps.s, steps.action, steps.s_next)), strict=True))
+            )
+            np.testing.assert_allclose(paid[r], bonus, atol=1e-12)
+            np.testing.assert_allclose(losses[r].detach(), loss, rtol=1e-12)
+    assert (ending > 0) == setting.ends
+    for stack, name in ((learners.q_net, "q"), (learners.novelty.predictor, "predictor")):
+        for r, run in enumerate(alone):
+            linears = [layer for layer in getattr(run, name) if isinstance(layer, torch.nn.Linear)]
+            for weight, bias, linear in zip(stack.weights, stack.biases, linears, strict=True):
+                torch.testing.assert_close(weight[r].T, linear.weight, rtol=0, atol=1e-10)
+                torch.testing.assert_close(bias[r, 0], linear.bias, rtol=0, atol=1e-10)
+    assert all((old != new).any() for old, new in zip(before, learners.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("setting", [replace(s, temperature=0.1) for s in SETTINGS])
 def test_networks_walk_as_the_maze_allows_and_repeat(setting: Setting) -> None:
     maze = Maze((5, 2, 3, 2))
@@ -173,6 +257,15 @@ def test_bebold_is_even_where_counts_are_short_sighted() -> None:
     assert found["count-tabular"] < 1.5
 
 
+def test_bebold_is_even_where_networks_are_short_sighted() -> None:
+    """The same with networks, on other seeds and a sixth of the budget."""
+    found = {}
+    for name in ("rnd", "bebold"):
+        runs = explore_with_networks(Maze(), replace(corridor_study.METHODS[name], episodes=100), range(40, 44))
+        found[name] = np.mean([entropy(run.visits) for run in runs])
+    assert found["bebold"] > found["rnd"] + 0.3
+
+
 def test_the_smoke_run_writes_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "corridor", "--out", str(tmp_path), "--smoke", "--quiet"]) == 0
     folder = tmp_path / "corridor-smoke"
@@ -199,3 +292,14 @@ def test_an_unknown_name_lists_experiments_and_studies(tmp_path: Path, capsys: p
     assert main(["reproduce", "zzz", "--out", str(tmp_path)]) == 2
     told = capsys.readouterr().err
     assert all(name in told for name in ("table2", "sensitivity", *STUDIES))
+
+
+def test_settings_are_counted_by_hand() -> None:
+    learners = ((0.1, 0.9), (0.1, 1.0), (0.0, 0.9))
+    bits = (("1.95 ± 0.10", "1.90 ± 0.00"), ("1.96 ± 0.00", "1.96 ± 0.00"), ("1.94 ± 0.10", "1.99 ± 0.00"))
+    rows = [
+        {"ends": False, "temperature": warm, "discount": discount, "bebold": bebold, "count": count}
+        for (warm, discount), (bebold, count) in zip(learners, bits, strict=True)
+    ]
+    found = corridor_study.counts_table(rows).rows[0]
+    assert list(found[1:]) == ["1 of 3", "2 of 3", "2 of 3", "1 of 1", "1 of 1"]

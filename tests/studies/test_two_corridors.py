@@ -11,7 +11,7 @@ import scipy.integrate
 
 from bebold.cli import main
 from bebold.studies import two_corridors as module
-from bebold.studies.two_corridors import flow, greedy_switch, limit_shares, phi, simulate
+from bebold.studies.two_corridors import flow, greedy_switch, limit_shares, peak_share, phi, simulate
 
 
 @pytest.mark.parametrize("step_size", [0.5, 0.1, 0.01])
@@ -53,6 +53,14 @@ def test_the_equations_never_prefer_the_short_corridor(lengths: tuple[int, int])
     passes = np.arange(0, 2000, 2)
     x = flow(lengths, 0.1, passes)
     assert (np.diff(x[:, 0]) > 1.0).all()  # of 2
+
+
+@pytest.mark.parametrize("lengths", module.RATIOS)
+def test_the_largest_share_is_the_flows_steepest_rise(lengths: tuple[int, int]) -> None:
+    passes = np.arange(0, 10 * lengths[0] * 10 // lengths[1], 1)
+    rises = np.diff(flow(lengths, 0.1, passes)[:, 1])
+    assert peak_share(lengths, 0.1, passes) == pytest.approx(rises.max(), abs=2e-3)
+    assert rises.max() < 0.5  # the short corridor never gets one half
 
 
 def test_the_process_follows_the_equations() -> None:
@@ -104,4 +112,5 @@ def test_the_smoke_run_writes_every_file(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"tables.md", "two_corridors.png"}
     text = (folder / "tables.md").read_text()
     assert text.startswith(f"# {module.TITLE}") and "| 400 : 10 | 0.01 |" in text
+    assert all(f"\n| {passes} |" in text for passes in ("10", "100", "1,000"))
     assert imageio.imread(folder / "two_corridors.png").std() > 10

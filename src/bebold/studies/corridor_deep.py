@@ -93,30 +93,46 @@ def explore_with_networks(
     if not setting.temperature > 0:
         raise UsageError("networks act by softmax(Q / temperature); give a temperature above 0")
     networks = networks or NetworkSetting()
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    q_net = Stack(maze.size, networks.q_hidden, 1, len(maze.lengths), generators)
-    novelty = Novelty(maze.size, networks, generators)
-    optimisers = (
-        torch.optim.Adam(q_net.parameters(), networks.q_rate, fused=True),
-        torch.optim.Adam(novelty.predictor.parameters(), networks.rnd_rate, fused=True),
-    )
-    walk = _Walk(maze, setting, seeds)
+    learners, walk = Learners(maze, networks, seeds), Walk(maze, setting, seeds)
     for begin in range(0, setting.episodes * setting.length, networks.interval):
-        q, n = q_net(), novelty()
+        q, n = learners()
         steps = walk.go(q.detach(), min(networks.interval, setting.episodes * setting.length - begin))
-        bonus = n.detach().gather(1, steps.s_next) - setting.difference * n.detach().gather(1, steps.s)
-        if setting.episodic:
-            bonus = bonus * steps.first
-        q_loss, n_loss = _q_loss(q, steps, bonus, setting.discount), n.gather(1, steps.s_next).mean(dim=1)
-        for optimiser, loss in zip(optimisers, (q_loss, n_loss), strict=True):
-            optimiser.zero_grad()
-            loss.sum().backward()  # a sum over runs: none changes the gradient of another
-            optimiser.step()
+        learners.update(q, n, steps, setting)
     return walk.explorations()
 
 
+class Learners(nn.Module):
+    """`R` Q-networks and their RNDs, one pair a seed, and their optimisers."""
+
+    def __init__(self, maze: Maze, networks: NetworkSetting, seeds: Sequence[int]):
+        super().__init__()
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.q_net = Stack(maze.size, networks.q_hidden, 1, len(maze.lengths), generators)
+        self.novelty = Novelty(maze.size, networks, generators)
+        self.optimisers = (
+            torch.optim.Adam(self.q_net.parameters(), networks.q_rate, fused=True),
+            torch.optim.Adam(self.novelty.predictor.parameters(), networks.rnd_rate, fused=True),
+        )
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Q `[R, S, K]` and n `[R, S]` of every cell."""
+        return self.q_net(), self.novelty()
+
+    def update(self, q: Tensor, n: Tensor, steps: Steps, setting: Setting) -> tuple[Tensor, Tensor]:
+        """One step of Adam on both losses of `steps`, which are returned, each `[R]`; `q` and `n` as by `forward`."""
+        losses = (
+            q_loss(q, steps, bonuses(n.detach(), steps, setting), setting.discount),
+            n.gather(1, steps.s_next).mean(dim=1),
+        )
+        for optimiser, loss in zip(self.optimisers, losses, strict=True):
+            optimiser.zero_grad()
+            loss.sum().backward()  # a sum over runs: none changes the gradient of another
+            optimiser.step()
+        return losses
+
+
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """`T` steps of `R` runs, each `[R, T]`."""
 
     s: Tensor
@@ -127,14 +143,20 @@ class _Steps:
     terminated: Tensor
 
 
-def _q_loss(q: Tensor, steps: _Steps, bonus: Tensor, discount: float) -> Tensor:
+def bonuses(n: Tensor, steps: Steps, setting: Setting) -> Tensor:
+    """n(s'), or n(s') - n(s), of every step, `[R, T]`; 0 where only first visits are paid and this is none."""
+    bonus = n.gather(1, steps.s_next) - setting.difference * n.gather(1, steps.s)
+    return bonus * steps.first if setting.episodic else bonus
+
+
+def q_loss(q: Tensor, steps: Steps, bonus: Tensor, discount: float) -> Tensor:
     """Mean of (Q(s, a) - (r + γ max Q(s', ·)))², `[R]`; `q [R, S, K]`. Nothing follows a termination."""
     after = q.detach().amax(dim=2).gather(1, steps.s_next) * ~steps.terminated
     taken = q.flatten(1).gather(1, steps.s * q.shape[2] + steps.action)
     return (taken - bonus - discount * after).square().mean(dim=1)
 
 
-class _Walk:
+class Walk:
     """`R` agents in the maze, and what is kept of their ways."""
 
     def __init__(self, maze: Maze, setting: Setting, seeds: Sequence[int]):
@@ -149,7 +171,7 @@ class _Walk:
         self.entries = np.zeros((runs, kinds), np.int64)
         self.curve = np.zeros((runs, setting.episodes, kinds), np.int64)
 
-    def go(self, q: Tensor, steps: int) -> _Steps:
+    def go(self, q: Tensor, steps: int) -> Steps:
         """So many steps by softmax(`q [R, S, K]` / temperature)."""
         policy = torch.softmax(q.double() / self.setting.temperature, dim=-1).numpy()
         policy = (1 - self.setting.epsilon) * policy + self.setting.epsilon / policy.shape[-1]
@@ -168,7 +190,7 @@ class _Walk:
             (self.cells, self.entries, self.curve),
         )
         self.done += steps
-        return _Steps(*map(torch.from_numpy, went))
+        return Steps(*map(torch.from_numpy, went))
 
     def explorations(self) -> list[Exploration]:
         """One a run."""
@@ -189,7 +211,7 @@ def _walk(
     state: Any,
     kept: Any,
 ) -> tuple[Any, ...]:
-    """Take `T` steps in `R` runs, `uniforms [R, T]`, after `done` others; returns the entries of `_Steps`.
+    """Take `T` steps in `R` runs, `uniforms [R, T]`, after `done` others; returns the entries of `Steps`.
 
     `state` (s, over, visited) and `kept` (cells, entries, arrivals in each block of steps) are changed. Blocks have
     `length` steps, and so have episodes, unless they end at corridors' `ends`.

@@ -93,7 +93,8 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     rows = search(seeds, smoke=smoke)
     _write_rows(folder / "sensitivity.csv", rows)
     searched = [search_table(rows, ends) for ends in (False, True)]
-    _write(folder / "sensitivity.md", f"{TITLE}: other settings", [*searched, network_table(seeds, smoke=smoke)])
+    searched += [network_table(seeds, smoke=smoke), counts_table(rows)]
+    _write(folder / "sensitivity.md", f"{TITLE}: other settings", searched)
 
 
 def reading(ends: bool) -> str:
@@ -211,6 +212,26 @@ def search_table(rows: Sequence[Mapping[str, object]], ends: bool) -> Table:
         ["α", "γ", "exploration", *SEARCHED],
         cells,
         words=3,
+    )
+
+
+def counts_table(rows: Sequence[Mapping[str, object]]) -> Table:
+    """In how many settings of the search BeBold and counting come how far, by the means that its rows print."""
+    cells = []
+    for ends in (False, True):
+        some = [row for row in rows if row["ends"] == ends]
+        warm = [row for row in some if row["temperature"] and row["discount"] != 1]
+        bits, soft = ([[float(str(row[x]).split()[0]) for x in ("bebold", "count")] for row in s] for s in (some, warm))
+        cells.append([reading(ends), f"{sum(b > c for b, c in bits)} of {len(bits)}"])
+        cells[-1] += [f"{sum(pair[i] >= 1.95 for pair in bits)} of {len(bits)}" for i in (0, 1)]
+        cells[-1] += [f"{sum(pair[i] >= 1.9 for pair in soft)} of {len(soft)}" for i in (0, 1)]
+    return Table(
+        "Counts of tabular settings",
+        "By mean entropies rounded as above: BeBold above counting; each with 1.95 bits or more; each with 1.9 or more "
+        "among settings with softmax and γ below 1.",
+        ["", "bebold above count", "bebold, 1.95", "count, 1.95", "bebold, softmax, 1.9", "count, softmax, 1.9"],
+        cells,
+        words=1,
     )
 
 

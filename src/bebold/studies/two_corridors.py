@@ -26,8 +26,12 @@ STEP_SIZE = 0.01
 TWO = (40, 10)
 """The longest and the shortest of the paper's corridors."""
 STEP_SIZES = (0.1, 0.01, 0.001)
-RATIOS = ((40, 30), (40, 10), (400, 10))
+RATIOS = ((40, 30), (20, 10), (40, 10), (400, 10))
 """Lengths of a long and a short corridor."""
+SHOWN = (10, 100, 1_000, 10_000)
+"""Passes in the tables."""
+HORIZON = 10
+"""In units of the appendix's estimate (ours; the largest shares come well before)."""
 SEED = 11
 PASSES = {False: 30_000, True: 1_000}
 RUNS = {False: 100, True: 4}
@@ -52,8 +56,7 @@ def flow(lengths: Sequence[int], step_size: float, passes: np.ndarray) -> np.nda
 
     These are the appendix's equations for `K` corridors. Between whole numbers φ is a cubic spline.
     """
-    table = phi(int(passes[-1]) + 2, step_size)
-    smooth = CubicSpline(np.arange(len(table)), table)
+    smooth = _smooth_phi(int(passes[-1]) + 2, step_size)
 
     def slope(_: float, x: np.ndarray) -> np.ndarray:
         value = np.asarray(lengths) * smooth(x)
@@ -63,6 +66,16 @@ def flow(lengths: Sequence[int], step_size: float, passes: np.ndarray) -> np.nda
         slope, (0, passes[-1]), np.ones(len(lengths)), t_eval=passes, rtol=1e-8, atol=1e-8, method="LSODA"
     )
     return solution.y.T
+
+
+def _smooth_phi(passes: int, step_size: float) -> CubicSpline:
+    return CubicSpline(np.arange(passes + 1), phi(passes, step_size))
+
+
+def peak_share(lengths: Sequence[int], step_size: float, passes: np.ndarray) -> float:
+    """The last corridor's largest share of the next passes, dx/dt, at any of `passes [P]`."""
+    values = np.asarray(lengths) * _smooth_phi(int(passes[-1]) + 2, step_size)(flow(lengths, step_size, passes))
+    return float((values[:, -1] / values.sum(axis=1)).max())
 
 
 def simulate(
@@ -110,10 +123,9 @@ def greedy_switch(ratio: float, step_size: float) -> float:
     Then an agent that always takes the larger Q first leaves it for the short corridor, passed once so far. The
     appendix's estimate is ratio / α.
     """
-    table = phi(int(4 * ratio / step_size) + 10, step_size)
-    smooth = CubicSpline(np.arange(len(table)), table)
-    peak = float(np.argmax(table))
-    return float(brentq(lambda x: float(smooth(x)) - step_size / ratio, peak, len(table) - 1))
+    most = int(4 * ratio / step_size) + 10
+    smooth, peak = _smooth_phi(most, step_size), float(np.argmax(phi(most, step_size)))
+    return float(brentq(lambda x: float(smooth(x)) - step_size / ratio, peak, most))
 
 
 def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
@@ -123,8 +135,9 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     ------
     RunError : a file cannot be written
     """
-    passes = np.unique(np.geomspace(1, PASSES[smoke], 200).astype(int))
-    tables = [_shares_table(lengths, passes) for lengths in (TWO, LENGTHS)] + [_switch_table()]
+    passes = np.union1d(np.geomspace(1, PASSES[smoke], 200).astype(int), [t for t in SHOWN if t <= PASSES[smoke]])
+    tables = [_shares_table(lengths, passes, RUNS[smoke]) for lengths in (TWO, LENGTHS)]
+    tables += [_peak_table(), _switch_table()]
     with replacing(folder / "tables.md") as file:
         file.write("\n".join([f"# {TITLE}\n", *(table.markdown() for table in tables)]).encode())
     figure = new_figure(10.5, 7.8)
@@ -137,15 +150,45 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     save(figure, folder / "two_corridors.png")
 
 
-def _shares_table(lengths: Sequence[int], passes: np.ndarray) -> Table:
+def _shares_table(lengths: Sequence[int], passes: np.ndarray, runs: int) -> Table:
     x = flow(lengths, STEP_SIZE, passes)
-    at = [int(np.argmin(abs(passes - t))) for t in (10, 100, 1_000, 10_000, passes[-1]) if t <= passes[-1]]
-    rows = [[f"{passes[i]:,}", *(f"{share:.3f}" for share in x[i] / x[i].sum())] for i in at]
-    rows.append(["in the end", *(f"{share:.3f}" for share in limit_shares(lengths))])
+    process, even = (_simulated_shares(lengths, passes, runs, bebold).mean(axis=0) for bebold in (False, True))
+    rows = []
+    for i in np.flatnonzero(np.isin(passes, (*SHOWN, passes[-1]))):
+        pairs = [f"{share:.3f} ({mean:.3f})" for share, mean in zip(x[i] / x[i].sum(), process[i], strict=True)]
+        rows.append([f"{passes[i]:,}", *pairs, f"{even[i, 0]:.3f}"])
+    rows.append(["in the end", *(f"{share:.3f}" for share in limit_shares(lengths)), f"{1 / len(lengths):.3f}"])
     return Table(
         f"Corridors of {', '.join(map(str, lengths))} cells",
-        f"Shares of the passes by the appendix's equations, α = {STEP_SIZE}, from one pass of each on.",
-        ["passes", *map(str, lengths)],
+        f"Shares of the passes by the appendix's equations, α = {STEP_SIZE}, from one pass of each on; in brackets the "
+        f"mean over {runs} runs of the simulated process. Last column: the same mean with BeBold's bonus, first "
+        "corridor.",
+        ["passes", *map(str, lengths), f"BeBold, {lengths[0]}"],
+        rows,
+        words=1,
+    )
+
+
+def _simulated_shares(lengths: Sequence[int], passes: np.ndarray, runs: int, difference: bool) -> np.ndarray:
+    """float64 `[runs, P, K]`."""
+    process = simulate(lengths, STEP_SIZE, passes, runs=runs, seed=SEED, difference=difference)
+    return process / process.sum(axis=2, keepdims=True)
+
+
+def _peak_table() -> Table:
+    rows = []
+    for lengths in RATIOS:
+        cells = []
+        for step_size in STEP_SIZES:
+            most = HORIZON * lengths[0] / lengths[1] / step_size
+            passes = np.unique(np.geomspace(1, most, 200).astype(int))
+            cells.append(f"{peak_share(lengths, step_size, passes):.3f}")
+        rows.append([f"{lengths[0]} : {lengths[1]}", *cells, f"{limit_shares(lengths)[1]:.3f}"])
+    return Table(
+        "The short corridor's largest share",
+        f"Of the next passes, by the equations, over {HORIZON} times the passes T_l / (T_r α) after which the appendix "
+        "expects it to be more than one half.",
+        ["lengths", *(f"α = {step_size}" for step_size in STEP_SIZES), "in the end"],
         rows,
         words=1,
     )
@@ -199,8 +242,7 @@ def _draw_switch(panel: Axes) -> None:
 
 def _draw_shares(panel: Axes, lengths: Sequence[int], passes: np.ndarray, runs: int) -> None:
     x = flow(lengths, STEP_SIZE, passes)
-    process = simulate(lengths, STEP_SIZE, passes, runs=runs, seed=SEED)
-    process = process / process.sum(axis=2, keepdims=True)
+    process = _simulated_shares(lengths, passes, runs, False)
     low, high = np.quantile(process, (0.05, 0.95), axis=0)
     for j, length in enumerate(lengths):
         if length in lengths[:j]:
@@ -209,8 +251,7 @@ def _draw_shares(panel: Axes, lengths: Sequence[int], passes: np.ndarray, runs: 
         panel.plot(passes, process[:, :, j].mean(axis=0), ":", color=SHADES[j], linewidth=2.5)
         panel.plot(passes, x[:, j] / x.sum(axis=1), color=SHADES[j], linewidth=1.5, label=f"{length} cells")
         panel.axhline(limit_shares(lengths)[j], color=SHADES[j], linestyle="--", linewidth=0.8)
-    even = simulate(lengths, STEP_SIZE, passes, runs=runs, seed=SEED, difference=True)
-    share = (even[:, :, 0] / even.sum(axis=2)).mean(axis=0)
+    share = _simulated_shares(lengths, passes, runs, True)[:, :, 0].mean(axis=0)
     panel.plot(passes, share, color="#000000", linestyle="-.", linewidth=1.2, label=f"BeBold, {lengths[0]} cells")
     panel.set_xscale("log")
     panel.set(
