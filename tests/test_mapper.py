@@ -204,13 +204,25 @@ def test_maps_of_another_level_are_refused(tmp_path: Path) -> None:
         resume(folder, total_steps=1200, quiet=True)
 
 
+def test_maps_of_another_level_of_the_same_task_are_refused(tmp_path: Path) -> None:
+    folder = train(replace(SMALL, total_steps=600), root=tmp_path, quiet=True)
+    path = folder / "config.yaml"
+    path.write_text(path.read_text().replace(f"fixed_level: {LEVEL}", f"fixed_level: {LEVEL + 1}"))
+    with pytest.raises(RunError, match=r"\(its maps are of another level\); restore config\.yaml") as caught:
+        resume(folder, total_steps=1200, quiet=True)
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_a_state_that_does_not_fit_is_refused() -> None:
-    def mapper(task: str) -> Mapper:
-        return Mapper(layout(task, LEVEL), None, interval=1, sample_steps=1, seed=0)  # type: ignore[arg-type]
+    def mapper(task: str, level: int = LEVEL) -> Mapper:
+        return Mapper(layout(task, level), None, interval=1, sample_steps=1, seed=0)  # type: ignore[arg-type]
 
     state = mapper("MiniGrid-MultiRoom-N2-S4-v0").state_dict()
-    with pytest.raises(ValueError, match="another level"):
-        mapper("MRN6").load_state_dict(state)
+    for other in (mapper("MRN6"), mapper("MiniGrid-MultiRoom-N2-S4-v0", LEVEL + 1)):
+        with pytest.raises(ValueError, match="another level"):
+            other.load_state_dict(state)
+    with pytest.raises(ValueError, match="other first_entry"):
+        mapper("MiniGrid-MultiRoom-N2-S4-v0").load_state_dict(state | {"first_entry": torch.zeros(3).long()})
     state["taken"]["steps"] = torch.ones(2, dtype=torch.int64)
     with pytest.raises(ValueError, match="entries along K"):
         mapper("MiniGrid-MultiRoom-N2-S4-v0").load_state_dict(state)
