@@ -166,13 +166,13 @@ def test_a_sample_repeats_itself_and_differs_with_its_seed() -> None:
 
 @pytest.mark.parametrize(("workers", "lag"), [(1, 0), (1, 1), (2, 0)])
 def test_a_resumed_run_has_the_maps_of_an_uninterrupted_one(workers: int, lag: int, tmp_path: Path) -> None:
-    config = replace(SMALL, workers=workers, policy_lag=lag, total_steps=1600)
+    config = replace(SMALL, workers=workers, policy_lag=lag, total_steps=1100)
     whole = train(config, root=tmp_path / "whole", quiet=True)
     half = train(replace(config, total_steps=700), root=tmp_path / "half", quiet=True)
     early = Maps.load(half / FILE)
     resume(half, total_steps=config.total_steps, quiet=True)
     one, other = Maps.load(half / FILE), Maps.load(whole / FILE)
-    assert len(early.steps) == 1 and len(one.steps) == 3
+    assert len(early.steps) == 1 and len(one.steps) == 2
     assert_equal(one, other)
     np.testing.assert_array_equal(one.visits.sum(axis=(1, 2)), one.steps)
     assert metrics(half) == metrics(whole)
@@ -204,13 +204,46 @@ def test_maps_of_another_level_are_refused(tmp_path: Path) -> None:
         resume(folder, total_steps=1200, quiet=True)
 
 
+def test_maps_of_another_level_of_the_same_task_are_refused(tmp_path: Path) -> None:
+    folder = train(replace(SMALL, total_steps=600), root=tmp_path, quiet=True)
+    path = folder / "config.yaml"
+    path.write_text(path.read_text().replace(f"fixed_level: {LEVEL}", f"fixed_level: {LEVEL + 1}"))
+    with pytest.raises(RunError, match=r"\(its maps are of another level\); restore config\.yaml") as caught:
+        resume(folder, total_steps=1200, quiet=True)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [(500, 0), (0, 500)])
+def test_maps_are_not_switched_on_or_off_on_the_way(before: int, after: int) -> None:
+    one, other = (Trainer(resolve(replace(SMALL, maps=MapsConfig(interval=n))), Workers()) for n in (before, after))
+    state = one.state()
+    assert state is not None
+    one.restore(state)
+    with pytest.raises(
+        RunError, match=r"\(it was saved with other maps, or without: leave maps\.interval as it was\);"
+    ):
+        other.restore(state)
+
+
+def test_a_finished_run_that_is_resumed_writes_lost_maps_anew(tmp_path: Path) -> None:
+    folder = train(replace(SMALL, total_steps=600), root=tmp_path, quiet=True)
+    maps = Maps.load(folder / FILE)
+    (folder / FILE).unlink()
+    resume(folder, quiet=True)
+    assert len(maps.steps) == 1
+    assert_equal(Maps.load(folder / FILE), maps)
+
+
 def test_a_state_that_does_not_fit_is_refused() -> None:
-    def mapper(task: str) -> Mapper:
-        return Mapper(layout(task, LEVEL), None, interval=1, sample_steps=1, seed=0)  # type: ignore[arg-type]
+    def mapper(task: str, level: int = LEVEL) -> Mapper:
+        return Mapper(layout(task, level), None, interval=1, sample_steps=1, seed=0)  # type: ignore[arg-type]
 
     state = mapper("MiniGrid-MultiRoom-N2-S4-v0").state_dict()
-    with pytest.raises(ValueError, match="another level"):
-        mapper("MRN6").load_state_dict(state)
+    for other in (mapper("MRN6"), mapper("MiniGrid-MultiRoom-N2-S4-v0", LEVEL + 1)):
+        with pytest.raises(ValueError, match="another level"):
+            other.load_state_dict(state)
+    with pytest.raises(ValueError, match="other first_entry"):
+        mapper("MiniGrid-MultiRoom-N2-S4-v0").load_state_dict(state | {"first_entry": torch.zeros(3).long()})
     state["taken"]["steps"] = torch.ones(2, dtype=torch.int64)
     with pytest.raises(ValueError, match="entries along K"):
         mapper("MiniGrid-MultiRoom-N2-S4-v0").load_state_dict(state)

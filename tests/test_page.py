@@ -243,6 +243,16 @@ def test_the_best_agent_at_hand_is_shown(tmp_path: Path) -> None:
     assert "none, seed 1, " in document.page(runs)
 
 
+def test_an_agent_that_was_trained_on_one_level_is_not_shown_on_another(tmp_path: Path) -> None:
+    task = "MiniGrid-Empty-5x5-v0"
+    worse = make_run(tmp_path, [0.1], task=task, method="none", seed=1)
+    best = make_run(tmp_path, [0.9], task=task, method="none", seed=2, fixed_level=7)
+    for folder in (worse, best):
+        make_weights(folder, task)
+    assert "none, seed 1, " in (agents.agents([report.read_result(folder) for folder in (worse, best)]) or "")
+    assert agents.agents([report.read_result(best)]) is None
+
+
 def test_a_gif_is_cut_to_its_size() -> None:
     frames = list(np.random.default_rng(0).integers(0, 255, (20, 64, 64, 3), dtype=np.uint8))
     whole, all_of_them = agents.shortened(frames, limit=10**9)

@@ -140,6 +140,10 @@ def test_numbers_as_people_write_them() -> None:
             "maps.interval asks for maps of one level; choose .* fixed_level",
         ),
         (TrainConfig(fixed_level=0, maps=MapsConfig(interval=1000, steps=0)), "maps.steps is 0; it must be positive"),
+        (
+            TrainConfig(fixed_level=0, total_steps=1_000_000, maps=MapsConfig(interval=1000)),
+            "maps.interval is 1,000; 1,000,000 steps would have more than 1,000 maps: set it to 1,001 or more",
+        ),
         (TrainConfig(fixed_level=-1), "fixed_level is -1"),
         (TrainConfig(fixed_level=10**9), "fixed_level is 1,000,000,000; it must be at most 999,999,999"),
         (TrainConfig(method="bbold"), "there is no method 'bbold'; did you mean bebold"),
@@ -151,7 +155,7 @@ def test_impossible_settings_are_refused(config: TrainConfig, sentence: str) -> 
 
 
 def test_pure_exploration_of_one_level_is_possible() -> None:
-    config = TrainConfig(fixed_level=0, maps=MapsConfig(interval=1000), ppo=PPOConfig(extrinsic_scale=0.0))
+    config = TrainConfig(fixed_level=0, maps=MapsConfig(interval=100_000), ppo=PPOConfig(extrinsic_scale=0.0))
     validate(config)
     assert from_yaml(to_yaml(config, {"version": "1", "commit": None})) == config
     validate(TrainConfig(learner="impala", impala=IMPALAConfig(extrinsic_scale=0.0)))

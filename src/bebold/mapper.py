@@ -66,6 +66,7 @@ class Mapper:
         self.seed = seed
         self.peers = peers or Peers()
         height, width = level.room.shape
+        self.walls = torch.from_numpy(level.walls.copy())
         self.room = torch.from_numpy(level.room.astype(np.int64)).flatten()
         self.visits = torch.zeros(height, width, dtype=torch.int64)
         # The agent starts in the first room.
@@ -107,12 +108,15 @@ class Mapper:
         return Maps(**taken, **level, first_entry=self.first_entry.numpy().copy())
 
     def state_dict(self) -> dict[str, Any]:
-        return {"visits": self.visits, "first_entry": self.first_entry, "taken": dict(self.taken)}
+        level = {"walls": self.walls, "room": self.room}  # whose counts these are
+        return {**level, "visits": self.visits, "first_entry": self.first_entry, "taken": dict(self.taken)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if not (torch.equal(state["walls"], self.walls) and torch.equal(state["room"], self.room)):
+            raise ValueError("its maps are of another level")
         for name, own in (("visits", self.visits), ("first_entry", self.first_entry)):
             if (state[name].shape, state[name].dtype) != (own.shape, own.dtype):
-                raise ValueError("its maps are of another level")
+                raise ValueError(f"its maps hold other {name} than this level can have")
         self.visits, self.first_entry = state["visits"].clone(), state["first_entry"].clone()
         self.taken = {name: state["taken"][name] for name in self.taken}
         self.maps()

@@ -25,6 +25,10 @@ AXES = {
 """Type and axes of each array."""
 LARGEST = 2**28
 """Bytes of all arrays together: no maps of ours have a hundredth of it."""
+SIDE = 64
+"""Most rows, and columns, of a level: no task has half as many, and a page draws a rectangle a cell."""
+MOMENTS = 1000
+"""Most moments of a run: a page holds the values of each, and a slider has no more places than that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,8 @@ class Maps:
                     raise ValueError(f"{name} has {size} entries along {axis}, and others have {sizes[axis]}")
         if not sizes["H"] or not sizes["W"] or not 0 < sizes["R"] < 128:
             raise ValueError("there is no level, or no room in it")
+        if max(sizes["H"], sizes["W"]) > SIDE or sizes["K"] > MOMENTS:
+            raise ValueError(f"it has more than {SIDE} rows or columns, or more than {MOMENTS:,} moments")
         if (self.steps < 0).any() or (np.diff(self.steps) <= 0).any():
             raise ValueError("its steps do not rise")
         if not (np.arange(-1, sizes["R"])[:, None] == np.unique(self.room)[None]).any(axis=0).all():
@@ -109,7 +115,7 @@ class Maps:
         ------
         RunError : there is no such file, or it is damaged or of another kind
         """
-        mend = "finish the run, or restore the file from a backup"
+        mend = f"`bebold resume {path.parent}` writes it anew, also after the end of the run"
         try:
             with zipfile.ZipFile(path) as archive:
                 if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
@@ -120,7 +126,8 @@ class Maps:
                 return cls(**{name: content[name] for name in AXES})
         except FileNotFoundError:
             raise RunError(
-                f"there are no maps {path}; train with --fixed-level and --maps.interval to have them"
+                f"there are no maps {path}; train with --fixed-level and --maps.interval to have them, or if this run "
+                f"has lost its file, {mend}"
             ) from None
         # Whatever the reader stumbles over, the file is not one of ours. Broken archives raise many kinds of errors.
         except Exception as error:

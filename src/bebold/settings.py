@@ -278,6 +278,15 @@ def validate(config: TrainConfig) -> None:
         raise UsageError(f"intrinsic.count_capacity is {capacity}; it must be a power of two, such as {2**24}")
     if config.maps.interval > 0 and config.fixed_level is None:
         raise UsageError("maps.interval asks for maps of one level; choose it with fixed_level")
+    if config.maps.interval > 0:
+        from bebold.maps import MOMENTS  # loads torch
+
+        # The last update may go beyond total_steps, and pass one more multiple of the interval.
+        if config.total_steps // config.maps.interval >= MOMENTS:
+            raise UsageError(
+                f"maps.interval is {config.maps.interval:,}; {config.total_steps:,} steps would have more than "
+                f"{MOMENTS:,} maps: set it to {config.total_steps // MOMENTS + 1:,} or more"
+            )
     if config.stop_when_solved and config.evaluation.interval == 0:
         raise UsageError("stop_when_solved needs progress evaluations; set evaluation.interval to 250000, say")
     if config.stop_when_solved and solved_threshold(task.short or "") is None:

@@ -110,9 +110,10 @@ class Trainer:
             stats = self.learner.update(rollout, bonus, progress=progress)
         with clock("predict"):
             stats |= self.intrinsic.update(rollout)
-        for observer in self.observers:
+        if self.observers:
             with clock("observe"):
-                observer.observe(rollout, self.steps)
+                for observer in self.observers:
+                    observer.observe(rollout, self.steps)
         steps = int(rollout.valid.sum())
         stats = self.agree(stats | clock.seconds | {"steps": steps})
         self.steps += round(stats.pop("steps") * self.workers.size)
@@ -204,7 +205,10 @@ class Trainer:
             self.evaluations = [(int(steps), float(value)) for steps, value in part["evaluations"]]
             self.learner.load_state_dict(part["learner"])
             self.intrinsic.load_state_dict(part["intrinsic"])
-            for observer, seen in zip(self.observers, part.get("observers", ()), strict=True):
+            watched = part.get("observers", ())
+            if len(watched) != len(self.observers):
+                raise ValueError("it was saved with other maps, or without: leave maps.interval as it was")
+            for observer, seen in zip(self.observers, watched, strict=True):
                 observer.load_state_dict(seen)
             (shard,) = part["collectors"]
             self.pipeline.load_state_dict(shard)

@@ -10,7 +10,7 @@ from bebold.experiments.experiment import REPORTED_SEEDS
 METHODS = ("bebold", "rnd")
 
 LEVEL = 2407
-"""The first level of MRN7S8 whose first four rooms have 12, 12, 18 and 8 places and whose others have as many as 8. The
+"""A level of MRN7S8 whose first four rooms have 12, 12, 18 and 8 places and whose others have at least 8. The
 paper does not show which level it took; visited evenly these give 3.58, 3.58, 4.17 and 3 bits, just above the largest
 entropies of its table: 3.56, 3.56, 4.02 and 2.87."""
 

@@ -23,15 +23,19 @@ BYTES = 300_000
 
 WORDS = (
     "The best agent of each task on the first of the levels that `bebold eval` plays, in Farama's environment with "
-    "sampled actions. What it sees is lit."
+    "sampled actions. What it sees is lit. Agents that were trained on one level know no other and are left out."
 )
 
 _log = logging.getLogger(__name__)
 
 
 def agents(results: Sequence[Result]) -> Html | None:
-    """Of each task the best agent whose weights are at hand; None if there is none."""
+    """Of each task the best agent whose weights are at hand; None if there is none.
+
+    Agents that were trained on one level are none of them: what they do on another says nothing.
+    """
     figures = []
+    results = [result for result in results if result.config.fixed_level is None]
     for task in in_paper_order(result.task for result in results):
         of_task = [r for r in results if r.task == task and (r.folder / "weights.safetensors").exists()]
         figure = None

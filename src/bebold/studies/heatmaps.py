@@ -52,7 +52,7 @@ def density(runs: Sequence[Explored], moments: Sequence[int], path: Path) -> Non
 
 
 def bonus(runs: Sequence[Explored], moments: Sequence[int], path: Path) -> None:
-    """Mean bonus a step, as a share of the highest in its panel, which is written above it, as one PNG.
+    """Mean bonus a step, as a share of the highest in its panel, which is written below it, as one PNG.
 
     Raises
     ------
