@@ -61,9 +61,18 @@ def write(results: Sequence[Result], path: Path, title: str = "Results") -> None
     RunError : `path` cannot be written
     """
     heading = f"# {title}\n\nOf {len(results)} run{'s' * (len(results) > 1)}.\n"
-    text = "\n".join([heading, *(table.markdown() for table in over_seeds(group(results)))])
+    write_below(heading, over_seeds(group(results)), path)
+
+
+def write_below(heading: str, tables: Sequence[Table], path: Path) -> None:
+    """A Markdown page: what stands above, then the tables.
+
+    Raises
+    ------
+    RunError : `path` cannot be written
+    """
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write("\n".join([heading, *(table.markdown() for table in tables)]).encode())
 
 
 def over_seeds(groups: Groups) -> list[Table]:

@@ -15,7 +15,7 @@ from bebold.checkpoint import replacing
 from bebold.studies.corridor import LENGTHS, Exploration, Maze, Setting, entropy, explore
 from bebold.studies.corridor_deep import NetworkSetting, explore_with_networks
 from bebold.studies.corridor_figure import draw
-from bebold.tables import Table
+from bebold.tables import Table, write_below
 
 TITLE = "Short-sightedness in four corridors of 40, 10, 30 and 10 cells"
 SEEDS = {"table": tuple(range(11, 31)), "networks": tuple(range(11, 21))}
@@ -87,14 +87,14 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
             write_csv(runs, folder / "corridor.csv")
             draw({name: runs[name] for name in METHODS}, folder / "corridor.png")
     tables = [main_table(found[False]), *(reading_table(runs, ends) for ends, runs in found.items())]
-    _write(folder / "tables.md", TITLE, tables)
+    write_below(f"# {TITLE}\n", tables, folder / "tables.md")
     say("search over settings")
     seeds = TUNING_SEEDS[: 1 if smoke else None]
     rows = search(seeds, smoke=smoke)
     _write_rows(folder / "sensitivity.csv", rows)
     searched = [search_table(rows, ends) for ends in (False, True)]
     searched += [network_table(seeds, smoke=smoke), counts_table(rows)]
-    _write(folder / "sensitivity.md", f"{TITLE}: other settings", searched)
+    write_below(f"# {TITLE}: other settings\n", searched, folder / "sensitivity.md")
 
 
 def reading(ends: bool) -> str:
@@ -252,11 +252,6 @@ def network_table(seeds: Sequence[int], *, smoke: bool = False) -> Table:
         cells,
         words=2,
     )
-
-
-def _write(path: Path, title: str, tables: Sequence[Table]) -> None:
-    with replacing(path) as file:
-        file.write("\n".join([f"# {title}\n", *(table.markdown() for table in tables)]).encode())
 
 
 def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

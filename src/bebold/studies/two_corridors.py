@@ -11,11 +11,10 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 
-from bebold.checkpoint import replacing
 from bebold.curves import new_figure, save, tidy
 from bebold.jit import jit
 from bebold.studies.corridor import LENGTHS
-from bebold.tables import Table
+from bebold.tables import Table, write_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,33 +135,37 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     RunError : a file cannot be written
     """
     passes = np.union1d(np.geomspace(1, PASSES[smoke], 200).astype(int), [t for t in SHOWN if t <= PASSES[smoke]])
-    tables = [_shares_table(lengths, passes, RUNS[smoke]) for lengths in (TWO, LENGTHS)]
+    simulated = {
+        lengths: [_simulated_shares(lengths, passes, RUNS[smoke], bebold) for bebold in (False, True)]
+        for lengths in (TWO, LENGTHS)
+    }
+    tables = [_shares_table(lengths, passes, *shares) for lengths, shares in simulated.items()]
     tables += [_peak_table(), _switch_table()]
-    with replacing(folder / "tables.md") as file:
-        file.write("\n".join([f"# {TITLE}\n", *(table.markdown() for table in tables)]).encode())
+    write_below(f"# {TITLE}\n", tables, folder / "tables.md")
     figure = new_figure(10.5, 7.8)
     panels = figure.subplots(2, 2)
     _draw_phi(panels[0, 0])
     _draw_switch(panels[0, 1])
-    for panel, lengths in zip(panels[1], (TWO, LENGTHS), strict=True):
-        _draw_shares(panel, lengths, passes, runs=RUNS[smoke])
+    for panel, (lengths, shares) in zip(panels[1], simulated.items(), strict=True):
+        _draw_shares(panel, lengths, passes, *shares)
     figure.supxlabel(CAPTION, fontsize="small")
     save(figure, folder / "two_corridors.png")
 
 
-def _shares_table(lengths: Sequence[int], passes: np.ndarray, runs: int) -> Table:
+def _shares_table(lengths: Sequence[int], passes: np.ndarray, process: np.ndarray, bebold: np.ndarray) -> Table:
+    """`process` and `bebold` are shares `[runs, P, K]`."""
     x = flow(lengths, STEP_SIZE, passes)
-    process, even = (_simulated_shares(lengths, passes, runs, bebold).mean(axis=0) for bebold in (False, True))
+    mean, even = process.mean(axis=0), bebold.mean(axis=0)
     rows = []
     for i in np.flatnonzero(np.isin(passes, (*SHOWN, passes[-1]))):
-        pairs = [f"{share:.3f} ({mean:.3f})" for share, mean in zip(x[i] / x[i].sum(), process[i], strict=True)]
+        pairs = [f"{share:.3f} ({found:.3f})" for share, found in zip(x[i] / x[i].sum(), mean[i], strict=True)]
         rows.append([f"{passes[i]:,}", *pairs, f"{even[i, 0]:.3f}"])
     rows.append(["in the end", *(f"{share:.3f}" for share in limit_shares(lengths)), f"{1 / len(lengths):.3f}"])
     return Table(
         f"Corridors of {', '.join(map(str, lengths))} cells",
         f"Shares of the passes by the appendix's equations, α = {STEP_SIZE}, from one pass of each on; in brackets the "
-        f"mean over {runs} runs of the simulated process. Last column: the same mean with BeBold's bonus, first "
-        "corridor.",
+        f"mean over {len(process)} runs of the simulated process. Last column: the same mean with BeBold's bonus, "
+        "first corridor.",
         ["passes", *map(str, lengths), f"BeBold, {lengths[0]}"],
         rows,
         words=1,
@@ -240,9 +243,11 @@ def _draw_switch(panel: Axes) -> None:
     tidy(panel)
 
 
-def _draw_shares(panel: Axes, lengths: Sequence[int], passes: np.ndarray, runs: int) -> None:
+def _draw_shares(
+    panel: Axes, lengths: Sequence[int], passes: np.ndarray, process: np.ndarray, bebold: np.ndarray
+) -> None:
+    """`process` and `bebold` are shares `[runs, P, K]`."""
     x = flow(lengths, STEP_SIZE, passes)
-    process = _simulated_shares(lengths, passes, runs, False)
     low, high = np.quantile(process, (0.05, 0.95), axis=0)
     for j, length in enumerate(lengths):
         if length in lengths[:j]:
@@ -251,8 +256,14 @@ def _draw_shares(panel: Axes, lengths: Sequence[int], passes: np.ndarray, runs: 
         panel.plot(passes, process[:, :, j].mean(axis=0), ":", color=SHADES[j], linewidth=2.5)
         panel.plot(passes, x[:, j] / x.sum(axis=1), color=SHADES[j], linewidth=1.5, label=f"{length} cells")
         panel.axhline(limit_shares(lengths)[j], color=SHADES[j], linestyle="--", linewidth=0.8)
-    share = _simulated_shares(lengths, passes, runs, True)[:, :, 0].mean(axis=0)
-    panel.plot(passes, share, color="#000000", linestyle="-.", linewidth=1.2, label=f"BeBold, {lengths[0]} cells")
+    panel.plot(
+        passes,
+        bebold[:, :, 0].mean(axis=0),
+        color="#000000",
+        linestyle="-.",
+        linewidth=1.2,
+        label=f"BeBold, {lengths[0]} cells",
+    )
     panel.set_xscale("log")
     panel.set(
         title=f"Corridors of {', '.join(map(str, lengths))} cells, α = {STEP_SIZE}", xlabel="passes of all corridors"

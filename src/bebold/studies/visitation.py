@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bebold import record, report
-from bebold.checkpoint import replacing
 from bebold.config import TrainConfig
 from bebold.experiments import visitation as experiment
 from bebold.maps import FILE, Maps
 from bebold.studies import heatmaps, rooms
 from bebold.studies.rooms import Explored
 from bebold.sweep import sweep
+from bebold.tables import write_below
 
 TITLE = "Pure exploration of one MultiRoom-N7-S8"
 
@@ -70,8 +70,7 @@ def write(runs: Sequence[Explored], moments: Sequence[int], folder: Path) -> Non
         rooms.best_paid(runs, moments),
     )
     text = f"# {TITLE}\n\nLevel {experiment.LEVEL} of MRN7S8 without extrinsic reward, {len(runs)} runs.\n"
-    with replacing(folder / "tables.md") as file:
-        file.write("\n".join([text, *(table.markdown() for table in tables)]).encode())
+    write_below(text, tables, folder / "tables.md")
     rooms.write_csv(runs, moments, folder / "rooms.csv")
     heatmaps.visits(runs, moments, folder / "visitation.png")
     heatmaps.bonus(runs, moments, folder / "bonus.png")
