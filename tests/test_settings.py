@@ -192,6 +192,16 @@ def test_the_method_s_own_network_is_filled_in(method: str, asked: Any, expected
     assert from_yaml(to_yaml(resolved, {})) == resolved == settings.resolve(resolved)
 
 
+@pytest.mark.parametrize(
+    ("task", "asked", "expected"),
+    [("KCS6R3", None, 1.0), ("MRN12S10", None, 1.0), ("OM2Dlh", None, 3.0), ("OMFull", 0.0, 0.0), ("KCS3R3", 2.0, 2.0)],
+)
+def test_the_task_family_s_own_huber_delta_is_filled_in(task: str, asked: float | None, expected: float) -> None:
+    resolved = settings.resolve(TrainConfig(task=task, ppo=PPOConfig(huber_delta=asked)))
+    assert resolved.ppo.huber_delta == expected
+    assert from_yaml(to_yaml(resolved, {})) == resolved == settings.resolve(resolved)
+
+
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(UnknownTask, match="did you mean KCS3R3"):
         validate(TrainConfig(task="KCS3R33"))

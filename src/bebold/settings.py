@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 import bebold
-from bebold.config import Architecture, TrainConfig
+from bebold.config import USUAL_HUBER_DELTA, Architecture, TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
@@ -59,6 +59,8 @@ MAY_BE_ZERO = {
     "intrinsic.amigo.penalty",
     "intrinsic.amigo.good_reward",
 }
+HUBER_DELTA = {"obstructed_maze": 3.0}
+"""The families that have their own `ppo.huber_delta`."""
 SHARES = {"intrinsic.bonus_share", "ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
 """Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""
@@ -319,7 +321,8 @@ def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tu
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The settings with what was left open filled in: number of workers, the method's own coefficient and network."""
+    """The settings with what was left open filled in: number of workers, the method's own coefficient and network, the
+    task family's own `huber_delta`."""
     from bebold.methods.recipes import find_recipe
 
     coefficient = config.intrinsic.coefficient
@@ -327,7 +330,10 @@ def resolve(config: TrainConfig) -> TrainConfig:
         coefficient = find_recipe(config.method).coefficient
     intrinsic = replace(config.intrinsic, coefficient=coefficient)
     network = replace(config.network, architecture=architecture(config))
-    return replace(config, workers=worker_count(config), network=network, intrinsic=intrinsic)
+    ppo = config.ppo
+    if ppo.huber_delta is None:
+        ppo = replace(ppo, huber_delta=HUBER_DELTA.get(find_task(config.task).family, USUAL_HUBER_DELTA))
+    return replace(config, workers=worker_count(config), network=network, ppo=ppo, intrinsic=intrinsic)
 
 
 def architecture(config: TrainConfig) -> Architecture:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bebold.config import PPOConfig
+from bebold.config import USUAL_HUBER_DELTA, PPOConfig
 from bebold.networks import Policy
 from bebold.optimise import Optimiser, Peers
 from bebold.returns import discounts, gae, reward_streams
@@ -50,6 +50,7 @@ class PPO:
         self.config = config
         self.coefficient = coefficient
         self.entropy = config.entropy
+        self.huber_delta = USUAL_HUBER_DELTA if config.huber_delta is None else config.huber_delta
         self.generator = torch.Generator().manual_seed(seed)
         self.optimiser = Optimiser(
             policy.own_parameters(),
@@ -129,7 +130,7 @@ class PPO:
 
         surrogate = clipped_surrogate(log_prob, behaviour, advantage.index_select(1, envs), config.clip)
         policy_loss = -(weight * surrogate).sum()
-        error = value_error(value - target.index_select(1, envs), config.huber_delta)
+        error = value_error(value - target.index_select(1, envs), self.huber_delta)
         value_loss = (weight * error.sum(dim=-1)).sum()
         entropy = -(weight * (log_probs.exp() * log_probs).sum(dim=-1)).sum()
         loss = policy_loss + config.value_loss * value_loss - self.entropy * entropy
