@@ -229,13 +229,14 @@ class Reproduce:
     """Make the tables and figures of one of the paper's experiments or studies, and train what they need.
 
     Where that is a night's work or more, it says so at first; Ctrl-C saves and stops, and the same command goes on. The
-    studies corridor and two-corridors take minutes and start anew.
+    studies corridor, two-corridors and noise take minutes and start anew.
     """
 
     experiment: Annotated[str, tyro.conf.Positional]
     """table2 (the twelve hardest tasks), ablations (each part of the criterion), consistency (what is left of the bonus
-    in the end), sensitivity (entropy and β), static (the other static tasks), visitation (maps of pure exploration),
-    corridor (short-sightedness in a toy environment) or two-corridors (the appendix's equations)."""
+    in the end), sensitivity (entropy and β), static (the other static tasks), dynamic-obstacles (the paper's admitted
+    failure), visitation (maps of pure exploration), corridor (short-sightedness in a toy environment), two-corridors
+    (the appendix's equations) or noise (what chance alone earns)."""
     out: Path = Path("reproduction")
     """Tables, figures and compact records go to a folder in it, named after the experiment; runs, which experiments
     share, to `runs` in it."""

@@ -36,9 +36,10 @@ COLOURS = {
     "rnd-episodic": "#CC79A7",
     "bebold-no-clip": "#56B4E9",
     "bebold-count": "#8A8A2B",
+    "bebold-averaged": "#009E73",
 }
 """Okabe and Ito's palette, which colour-blind readers tell apart. A method has one look in every figure."""
-DASHED = {"bebold-no-episodic", "rnd-episodic", "bebold-no-clip", "bebold-count"}
+DASHED = {"bebold-no-episodic", "rnd-episodic", "bebold-no-clip", "bebold-count", "bebold-averaged"}
 """Variants of BeBold, whose lines are dashed: there are more methods than colours."""
 LABEL_COLOURS = ("#332288", "#7A4A00", "#9467FF", "#882255", "#661100")
 """Of labels: as far from each other and from `COLOURS` as those are among themselves, to colour-blind readers too."""

@@ -18,7 +18,7 @@ from bebold.methods.intrinsic import (
     novelty_change,
     novelty_difference,
 )
-from bebold.methods.novelty import ConstantNovelty, CountNovelty, Novelty
+from bebold.methods.novelty import AveragedNovelty, ConstantNovelty, CountNovelty, Novelty
 from bebold.methods.recipes import build_intrinsic
 from bebold.optimise import Peers
 
@@ -189,7 +189,16 @@ def test_count_novelty_takes_any_power(rollout_of):
     assert n == pytest.approx([1, 1, 2**-0.5, 3**-0.5, 4**-0.5])
 
 
-@pytest.mark.parametrize("method", ["bebold", "bebold-count", "episodic", "none"])
+def test_averaged_novelty_is_the_mean_over_each_key(rollout_of):
+    key = torch.tensor([[1, 2], [2, 2], [1, -9]])
+    rollout = rollout_of(key=key, starts=torch.zeros(3, 2, dtype=torch.bool))
+    novelty = AveragedNovelty(Given([[0.1, 0.4], [0.7, 1.0], [0.5, 0.2]]))
+    expected = torch.tensor([[0.3, 0.7], [0.7, 0.7], [0.3, 0.2]])
+    torch.testing.assert_close(novelty.measure(rollout), expected)
+    assert novelty.needs == {"key"}
+
+
+@pytest.mark.parametrize("method", ["bebold", "bebold-averaged", "bebold-count", "episodic", "none"])
 def test_reward_is_pure(rollout_of, views_of, method):
     intrinsic = build_intrinsic(method, obs_shapes={"image": (7, 7, 3)})
     key = torch.randint(5, (9, 6))
@@ -219,7 +228,7 @@ def assert_same(a, b):
         assert a == b
 
 
-@pytest.mark.parametrize("method", ["bebold", "bebold-count"])
+@pytest.mark.parametrize("method", ["bebold", "bebold-averaged", "bebold-count"])
 def test_resume_is_exact(rollout_of, views_of, method, tmp_path):
     def rollout(i):
         generator = torch.Generator().manual_seed(i)

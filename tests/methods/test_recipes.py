@@ -18,6 +18,7 @@ NEEDS = {
     "rnd-episodic": {"image"},
     "bebold-no-episodic": {"image"},
     "bebold-no-clip": {"image"},
+    "bebold-averaged": {"image", "key"},
     "bebold-count": {"key"},
     "count": {"key"},
     "icm": {"image"},

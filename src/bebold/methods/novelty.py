@@ -1,4 +1,4 @@
-"""How new a state is: what every measure promises; inverse visit counts; a constant."""
+"""How new a state is: what every measure promises; means over equal keys; inverse visit counts; a constant."""
 
 from __future__ import annotations
 
@@ -42,6 +42,28 @@ class ConstantNovelty(Novelty):
     def measure(self, rollout: Rollout) -> Tensor:
         """float32 `[T + 1, B]`."""
         return torch.full_like(rollout.starts, self.value, dtype=torch.float32)
+
+
+class AveragedNovelty(Novelty):
+    """The mean of another novelty over all observations of a rollout that have the same `obs["key"]`.
+
+    Where chance makes the observations of one key differ, no outcome is worth more than another.
+    """
+
+    def __init__(self, novelty: Novelty):
+        super().__init__()
+        self.novelty = novelty
+        self.needs = novelty.needs | {"key"}
+
+    def measure(self, rollout: Rollout) -> Tensor:
+        """float32 `[T + 1, B]`, of a measure of states."""
+        n = self.novelty.measure(rollout)
+        _, group = torch.unique(rollout.obs["key"].flatten(), return_inverse=True)
+        mean = torch.bincount(group, weights=n.flatten().double()) / torch.bincount(group)
+        return mean[group].float().view_as(n)
+
+    def update(self, rollout: Rollout) -> dict[str, float]:
+        return self.novelty.update(rollout)
 
 
 class CountNovelty(Novelty):

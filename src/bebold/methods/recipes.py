@@ -59,6 +59,13 @@ RECIPES: dict[str, Recipe] = {
         1.0,
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
     ),
+    "bebold-averaged": Recipe(
+        "averaged-rnd",
+        "clipped",
+        "first_visit",
+        1.0,
+        "max(m(o') - alpha m(o), 0) 1{N_e(o') = 1}, m = mean RND error of a rollout's observations with o's key",
+    ),
     "bebold-count": Recipe(
         "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
@@ -206,6 +213,12 @@ def _rnd(setting: Setting) -> Novelty:
     return RNDNovelty(shape, setting.config.rnd, seed=setting.seed, device=setting.device, peers=setting.peers)
 
 
+def _averaged_rnd(setting: Setting) -> Novelty:
+    from bebold.methods.novelty import AveragedNovelty
+
+    return AveragedNovelty(_rnd(setting))
+
+
 def _icm(measures: Literal["error", "impact"], setting: Setting) -> Novelty:
     from bebold.methods.icm import ICMNovelty
 
@@ -236,6 +249,7 @@ def _constant(value: float, setting: Setting) -> Novelty:
 
 NOVELTIES: dict[str, Callable[[Setting], Novelty]] = {
     "rnd": _rnd,
+    "averaged-rnd": _averaged_rnd,
     "error": partial(_icm, "error"),
     "impact": partial(_icm, "impact"),
     "inverse-count": partial(_count, 1.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bebold.studies import corridor_study, two_corridors, visitation
+from bebold.studies import corridor_study, noise, two_corridors, visitation
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ STUDIES = {
         Study("visitation", visitation.TITLE, visitation.run),
         Study("corridor", corridor_study.TITLE, corridor_study.run),
         Study("two-corridors", two_corridors.TITLE, two_corridors.run),
+        Study("noise", noise.TITLE, noise.run),
     )
 }
 """What `bebold reproduce` knows beside the experiments."""
