@@ -14,7 +14,7 @@ from bebold.experiments import dynamic_obstacles as experiment
 from bebold.experiments.experiment import REPORTED_SEEDS, cut_short
 from bebold.gridworld.kernels import FORWARD, TURN_LEFT
 from bebold.networks import Policy
-from bebold.parallel import Workers
+from bebold.parallel import Workers, prepared_process
 from bebold.settings import resolve
 from bebold.tables import Table, write_below
 from bebold.trainer import Trainer
@@ -86,12 +86,13 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
 
 def watch(config: TrainConfig, moments: Sequence[int]) -> list[Paid]:
     """Train up to the last of these moments, and compare the agents before the first update after each."""
-    trainer = Trainer(resolve(config), Workers())
-    found = []
-    for moment in moments:
-        while trainer.steps < moment:
-            trainer.update()
-        found.append(compare(trainer))
+    with prepared_process():
+        trainer = Trainer(resolve(config), Workers())
+        found = []
+        for moment in moments:
+            while trainer.steps < moment:
+                trainer.update()
+            found.append(compare(trainer))
     return found
 
 
