@@ -124,6 +124,14 @@ def test_one_command_leads_to_tables_and_figures(
     assert (tmp_path / "tiny" / "tables.md").exists()
 
 
+def test_tasks_beside_the_papers_have_no_aggregate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = replace(TINY, task="MiniGrid-Empty-5x5-v0")
+    monkeypatch.setitem(EXPERIMENTS, "tiny", Experiment("tiny", "For this test", (), (tiny,)))
+    assert main(["reproduce", "tiny", "--smoke", "--quiet", "--out", str(tmp_path)]) == 0
+    folder = tmp_path / "tiny-smoke"
+    assert find_runs([folder / "records"]) and not (folder / "aggregate.png").exists()
+
+
 def test_a_rehearsal_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "table2-smoke" / "runs" / "MRN6"
     old.mkdir(parents=True)

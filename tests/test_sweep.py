@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from bebold import sweep as module
 from bebold.cli import main
 from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
+from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.plan import read_sweep
-from bebold.settings import from_dict
+from bebold.settings import from_dict, validate
 from bebold.sweep import sweep
 from bebold.training import train
 
@@ -284,3 +286,15 @@ def test_an_interrupted_sweep_saves_its_runs(tmp_path: Path, signum: signal.Sign
     for folder in folders:
         newest = max((folder / "checkpoints").iterdir())
         assert int(newest.stem) == metrics(folder)[-1]["steps"] < 20_000
+
+
+def test_every_baseline_has_as_many_trials() -> None:
+    runs = read_sweep(Path(__file__).parents[1] / "benchmarks" / "tuning.yaml")
+    for run in runs:
+        validate(run)
+    assert Counter((run.method, run.task) for run in runs) == {
+        (method, task): 8
+        for method in ("rnd", "ride", "icm", "amigo", "count", "episodic")
+        for task in ("KCS3R3", "MRN6")
+    }
+    assert {run.seed for run in runs}.isdisjoint(REPORTED_SEEDS)

@@ -58,7 +58,8 @@ def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, qu
     tables.write(results, folder / "tables.md", title=experiment.title)
     report.write_csv(results, folder / "summary.csv")
     curves.plot(results, folder / "curves.png")
-    aggregate.plot(results, folder / "aggregate.png")
+    if aggregate.comparable(results):
+        aggregate.plot(results, folder / "aggregate.png")
     if experiment.grid:
         curves.plot_grid(results, experiment.grid, folder / "grid.png")
     if experiment.metric:

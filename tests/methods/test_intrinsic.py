@@ -196,6 +196,10 @@ def test_averaged_novelty_is_the_mean_over_each_key(rollout_of):
     expected = torch.tensor([[0.3, 0.7], [0.7, 0.7], [0.3, 0.2]])
     torch.testing.assert_close(novelty.measure(rollout), expected)
     assert novelty.needs == {"key"}
+    blank = rollout_of(key=key, successor_valid=torch.tensor([[True, True], [True, True], [False, True]]))
+    assert novelty.measure(blank)[0, 0] == pytest.approx(0.1)
+    with pytest.raises(UsageError, match="Given measures transitions"):
+        AveragedNovelty(Given([[0.1]], kind="transition"))
 
 
 @pytest.mark.parametrize("method", ["bebold", "bebold-averaged", "bebold-count", "episodic", "none"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +15,12 @@ from bebold.envs import make_envs
 from bebold.experiments import dynamic_obstacles as experiment
 from bebold.gridworld.kernels import TURN_LEFT
 from bebold.parallel import Workers
-from bebold.settings import resolve, validate
+from bebold.settings import differences, resolve, validate
 from bebold.studies import noise
 from bebold.trainer import Trainer
 
-SMALL = {"seed": 3, "num_envs": 8, "unroll": 16, "workers": 1, "network": NetworkConfig(hidden=16, memory=16)}
+NETWORK = NetworkConfig(hidden=16, memory=16)
+SMALL: dict[str, Any] = {"seed": 3, "num_envs": 8, "unroll": 16, "workers": 1, "network": NETWORK}
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +71,55 @@ def test_comparing_disturbs_no_training() -> None:
         torch.testing.assert_close(parameter, alone.policy.state_dict()[name], rtol=0, atol=0)
 
 
-def test_arms_change_what_their_names_say() -> None:
-    for arm in experiment.ARMS:
-        validate(replace(arm, task=noise.TASK))
-    names = [arm.name for arm in experiment.ARMS]
-    assert len(set(names)) == len(names)
-    by_name = {arm.name: arm for arm in experiment.ARMS}
-    assert by_name["bebold"] == TrainConfig()
-    pose = by_name["bebold-pose"]
-    assert by_name["bebold-pose-alpha1"] == replace(
-        pose, label="bebold-pose-alpha1", intrinsic=replace(pose.intrinsic, alpha=1.0)
-    )
-    for key in ("observation", "position"):
-        assert by_name[f"bebold-{key}"] == replace(
-            pose, label=f"bebold-{key}", intrinsic=replace(pose.intrinsic, key=key)
-        )
+def test_the_trained_agent_is_judged_by_its_first_whole_episodes() -> None:
+    trainer = Trainer(resolve(replace(experiment.POSE, task=noise.TASK, **SMALL)), Workers())
+    rollout = trainer.collector(noise.EPISODES, unroll=100, seed=0, action_seed=0).collect(trainer.policy)
+    bonus = trainer.intrinsic.reward(rollout)
+    paid = reward = length = forward = 0.0
+    for b in range(noise.EPISODES):
+        for t in range(100):
+            paid, reward = paid + bonus[t, b].item(), reward + rollout.reward[t, b].item()
+            length, forward = length + 1, forward + (rollout.action[t, b].item() == 2)
+            if rollout.ended[t, b]:
+                break
+        else:
+            raise AssertionError("no episode is longer than 100 steps")
+    found = noise.compare(trainer)
+    assert (found.length, found.forward) == (length / noise.EPISODES, pytest.approx(forward / length))
+    assert found.trained == pytest.approx(paid / noise.EPISODES, rel=1e-5)
+    assert found.reward == pytest.approx(reward / noise.EPISODES, rel=1e-5) and reward < 0
+
+
+@pytest.mark.parametrize(
+    ("base", "arm", "changed"),
+    [
+        ("bebold", "bebold-scale1", {"ppo.extrinsic_scale"}),
+        ("bebold-scale1", "none-scale1", {"method"}),
+        ("bebold-observation", "bebold-eq3", {"ppo.entropy", "intrinsic.coefficient", "intrinsic.alpha"}),
+        ("bebold-observation", "bebold-pose", {"intrinsic.key"}),
+        ("bebold-observation", "bebold-position", {"intrinsic.key"}),
+        ("bebold-pose", "bebold-pose-alpha1", {"intrinsic.alpha"}),
+        ("bebold-pose", "bebold-pose-averaged", {"method"}),
+        ("bebold-position", "bebold-position-scale10", {"ppo.extrinsic_scale"}),
+        ("bebold-position", "bebold-position-count", {"method"}),
+        ("bebold-position", "episodic-position", {"method"}),
+    ],
+)
+def test_an_arm_changes_what_its_name_says(base: str, arm: str, changed: set[str]) -> None:
+    arms = {arm.name: arm for arm in experiment.ARMS}
+    assert len(arms) == len(experiment.ARMS) and arms["bebold"] == TrainConfig()
+    validate(replace(arms[arm], task=noise.TASK))
+    assert {name for name, _, _ in differences(arms[base], arms[arm], {"label"})} == changed
+
+
+def test_what_mends_is_tried_on_a_task_of_each_family_with_the_same_settings() -> None:
+    runs = experiment.DYNAMIC_OBSTACLES.runs
+    for name in ("bebold-pose", "bebold-position"):
+        tasks = {run.task: run for run in runs if run.name == name}
+        assert tasks.keys() == {*experiment.STEPS, "MRN7S8", "KCS3R3", "OM2Dlh"}
+        first = tasks[noise.TASK]
+        for run in tasks.values():
+            assert not differences(run, first, {"task", "seed", "total_steps", "evaluation"})
 
 
 def test_one_command_leads_to_the_table(tmp_path: Path) -> None:
@@ -91,4 +127,4 @@ def test_one_command_leads_to_the_table(tmp_path: Path) -> None:
     text = (tmp_path / "noise-smoke" / "tables.md").read_text()
     for arm in noise.ARMS:
         (line,) = (line for line in text.splitlines() if line.startswith(f"| {arm.name} |"))
-        assert len(line.split("|")) == 9
+        assert len(line.split("|")) == 11

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bebold.config import EvaluationConfig, IntrinsicConfig, PPOConfig, RNDConfig, TrainConfig
+from bebold.config import EvaluationConfig, IntrinsicConfig, Key, PPOConfig, RNDConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 from bebold.experiments.table2 import STEPS as STEPS_OF_TABLE2
 
@@ -13,37 +13,35 @@ STEPS = {"MiniGrid-Dynamic-Obstacles-5x5-v0": 500_000, "MiniGrid-Dynamic-Obstacl
 PROGRESS = EvaluationConfig(interval=25_000)
 KEPT = ("MRN7S8", "KCS3R3", "OM2Dlh")
 """A task of each family, on which a mend must keep what BeBold does."""
-
-# n of the whole view, in which the balls move about; the task's own reward, of which -1 is the price of a collision.
-_ONE = TrainConfig(
-    ppo=PPOConfig(extrinsic_scale=1.0),
-    intrinsic=IntrinsicConfig(coefficient=1.0, rnd=RNDConfig(encoding="onehot")),
-)
+UNSCALED = PPOConfig(extrinsic_scale=1.0)
+"""The reward as it is: a collision costs 1, as much as the bonus of two unseen places (α 0.5, β 1)."""
+WHOLE_VIEW = RNDConfig(encoding="onehot")
+"""The balls are in it, wherever they are."""
 
 
-def _with(label: str, key: str, **intrinsic: float) -> TrainConfig:
-    return replace(_ONE, label=label, intrinsic=replace(_ONE.intrinsic, key=key, **intrinsic))  # type: ignore[arg-type]
+def counting(key: Key, alpha: float = 0.5) -> TrainConfig:
+    """BeBold with n of the whole view and N_e of this key."""
+    intrinsic = IntrinsicConfig(coefficient=1.0, alpha=alpha, key=key, rnd=WHOLE_VIEW)
+    return TrainConfig(label=f"bebold-{key}", ppo=UNSCALED, intrinsic=intrinsic)
 
 
-PUBLISHED = TrainConfig(
+EQ3 = TrainConfig(
     label="bebold-eq3",
-    ppo=PPOConfig(extrinsic_scale=1.0, entropy=5e-4),
-    intrinsic=IntrinsicConfig(coefficient=0.1, alpha=1.0, key="observation", rnd=RNDConfig(encoding="onehot")),
+    ppo=replace(UNSCALED, entropy=5e-4),
+    intrinsic=IntrinsicConfig(coefficient=0.1, alpha=1.0, key="observation", rnd=WHOLE_VIEW),
 )
-"""Eq. 3 of observations with the numbers of the paper's appendix."""
-NONE = TrainConfig(method="none", label="none-scale1", ppo=PPOConfig(extrinsic_scale=1.0))
-OBSERVATION = _with("bebold-observation", "observation")
-POSE = _with("bebold-pose", "pose")
-POSE_ALPHA = _with("bebold-pose-alpha1", "pose", alpha=1.0)
+"""α, β, entropy coefficient and reward of the paper; learner, target network and all that falls are ours."""
+OBSERVATION, POSE, POSITION = counting("observation"), counting("pose"), counting("position")
+POSE_ALPHA = replace(counting("pose", alpha=1.0), label="bebold-pose-alpha1")
 POSE_AVERAGED = replace(POSE, method="bebold-averaged", label="bebold-pose-averaged")
-POSITION = _with("bebold-position", "position")
-POSITION_SCALE = replace(POSITION, label="bebold-position-scale10", ppo=PPOConfig())
+POSITION_SCALE = replace(POSITION, ppo=PPOConfig(), label="bebold-position-scale10")
 POSITION_COUNT = replace(POSITION, method="bebold-count", label="bebold-position-count")
 POSITION_EPISODIC = replace(POSITION, method="episodic", label="episodic-position")
 ARMS = (
-    TrainConfig(method="bebold"),
-    PUBLISHED,
-    NONE,
+    TrainConfig(),
+    TrainConfig(label="bebold-scale1", ppo=UNSCALED),
+    TrainConfig(method="none", label="none-scale1", ppo=UNSCALED),
+    EQ3,
     OBSERVATION,
     POSE,
     POSE_ALPHA,
@@ -53,15 +51,11 @@ ARMS = (
     POSITION_COUNT,
     POSITION_EPISODIC,
 )
-"""BeBold as on all other tasks, and as published; no bonus; then one change after the other: what is the same state
-(`observation`, `pose`, `position`), α, novelty averaged over outcomes, the reward's scale, counts in place of RND, and
-no novelty at all."""
-
-MENDS = tuple(
-    TrainConfig(label=f"bebold-key-{key}", intrinsic=IntrinsicConfig(key=key))  # type: ignore[arg-type]
-    for key in ("pose", "position")
-)
-"""The keys that the balls do not change, all else as BeBold is on the other tasks."""
+"""BeBold as on all other tasks; with the reward as it is; no bonus; Eq. 3. Then what N_e counts: observations, poses,
+positions. Poses with α 1, and with novelty averaged over outcomes. Positions with the reward × 10, with n = 1/N of
+positions, which no ball changes, and with n = 1, all at β 1."""
+MENDS = (POSE, POSITION)
+"""Those whose keys no ball changes, tried on `KEPT` too."""
 
 _RUNS = tuple(
     replace(arm, task=task, seed=seed, total_steps=steps, workers=1, evaluation=evaluation)

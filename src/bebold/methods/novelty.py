@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bebold.errors import UsageError
 from bebold.methods.counts import LifelongCounter
 from bebold.optimise import Peers
 from bebold.rollout import Rollout
@@ -47,19 +48,29 @@ class ConstantNovelty(Novelty):
 class AveragedNovelty(Novelty):
     """The mean of another novelty over all observations of a rollout that have the same `obs["key"]`.
 
-    Where chance makes the observations of one key differ, no outcome is worth more than another.
+    Where chance makes the observations of one key differ, no outcome is worth more than another. Each worker takes the
+    mean over its own observations.
+
+    Raises
+    ------
+    UsageError : the other one measures transitions
     """
 
     def __init__(self, novelty: Novelty):
         super().__init__()
+        if novelty.kind == "transition":
+            raise UsageError(f"{type(novelty).__name__} measures transitions, and means are taken over states' keys")
         self.novelty = novelty
         self.needs = novelty.needs | {"key"}
 
     def measure(self, rollout: Rollout) -> Tensor:
-        """float32 `[T + 1, B]`, of a measure of states."""
+        """float32 `[T + 1, B]`; blank frames add nothing to a mean."""
         n = self.novelty.measure(rollout)
         _, group = torch.unique(rollout.obs["key"].flatten(), return_inverse=True)
-        mean = torch.bincount(group, weights=n.flatten().double()) / torch.bincount(group)
+        weight = torch.ones_like(n) if rollout.successor_valid is None else rollout.successor_valid.to(n)
+        weight = weight.flatten().double()
+        total = torch.bincount(group, weights=weight * n.flatten())
+        mean = total / torch.bincount(group, weights=weight).clamp(min=1.0)
         return mean[group].float().view_as(n)
 
     def update(self, rollout: Rollout) -> dict[str, float]:

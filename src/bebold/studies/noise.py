@@ -15,6 +15,7 @@ from bebold.experiments.experiment import REPORTED_SEEDS, cut_short
 from bebold.gridworld.kernels import FORWARD, TURN_LEFT
 from bebold.networks import Policy
 from bebold.parallel import Workers, prepared_process
+from bebold.rollout import Rollout
 from bebold.settings import resolve
 from bebold.tables import Table, write_below
 from bebold.trainer import Trainer
@@ -22,14 +23,16 @@ from bebold.trainer import Trainer
 TITLE = "What noise is paid"
 TASK = "MiniGrid-Dynamic-Obstacles-5x5-v0"
 ARMS = (
-    experiment.PUBLISHED,
+    experiment.EQ3,
     experiment.OBSERVATION,
     experiment.POSE,
     experiment.POSE_AVERAGED,
     experiment.POSITION,
 )
 MOMENTS = (20_000, 50_000, 100_000, 200_000)
-"""Environment steps of training before which agents are compared."""
+"""Environment steps of training, at least, after which agents are compared."""
+SMOKE_MOMENTS = (3_000,)
+SEED = REPORTED_SEEDS[0]
 EPISODES = 64
 """Of each agent in a comparison."""
 TURNS = 3
@@ -47,45 +50,51 @@ class Turning(Policy):
         return torch.zeros(num_envs, 0)
 
     def unroll(self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits = torch.full((self.num_actions,), -1e9)
-        logits[TURN_LEFT] = 0.0
-        return logits.expand(*starts.shape, -1), torch.zeros(*starts.shape, 1), state
+        logits = torch.full((*starts.shape, self.num_actions), -1e9, device=starts.device)
+        logits[..., TURN_LEFT] = 0.0
+        return logits, torch.zeros(*starts.shape, 1, device=starts.device), state
 
 
 @dataclass(frozen=True)
 class Paid:
-    """What the bonus of one moment pays, before β, to an agent that only turns and to the one that is trained."""
+    """Means over episodes of an agent that only turns and of the one that is trained, at one moment; bonus before β."""
 
     steps: int
     turning: float
-    """In an episode of 100 steps, all turns."""
+    """Bonus of 100 steps, all turns."""
     by_chance: float
-    """Of it, what is paid after the third turn."""
+    """Of it, what is paid after the third turn: at least so much the balls have earned."""
     first_visits: float
-    """Steps of it that led to a key that was new in the episode."""
+    """Steps of these that led to a key that was new in the episode."""
     trained: float
-    """In an episode of the trained agent, of whatever length."""
+    """Bonus of the trained agent."""
+    length: float
+    """Steps of its episodes."""
+    reward: float
+    """Its extrinsic return."""
     forward: float
-    """Share of the trained agent's steps that go forward."""
+    """Share of its steps that go forward."""
 
 
 def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
-    """Train an agent an arm for a minute, and write `tables.md`.
+    """Train one agent an arm, and write `tables.md`: a minute.
 
     Raises
     ------
     RunError : a file cannot be written
     """
-    moments = MOMENTS[:1] if smoke else MOMENTS
+    moments = SMOKE_MOMENTS if smoke else MOMENTS
     found = {}
     for arm in ARMS:
-        config = replace(arm, task=TASK, seed=REPORTED_SEEDS[0], total_steps=experiment.STEPS[TASK], workers=1)
+        config = replace(arm, task=TASK, seed=SEED, total_steps=experiment.STEPS[TASK], workers=1, device="cpu")
         found[arm.name] = watch(cut_short(replace(config, num_envs=64)) if smoke else config, moments)
+        if not quiet:
+            print(f"{arm.name}: {moments[-1]:,} steps", flush=True)
     write_below(f"# {TITLE}\n", [table(found)], folder / "tables.md")
 
 
 def watch(config: TrainConfig, moments: Sequence[int]) -> list[Paid]:
-    """Train up to the last of these moments, and compare the agents before the first update after each."""
+    """Train up to the last of these moments, and compare the agents after the update that reaches each."""
     with prepared_process():
         trainer = Trainer(resolve(config), Workers())
         found = []
@@ -97,24 +106,29 @@ def watch(config: TrainConfig, moments: Sequence[int]) -> list[Paid]:
 
 
 def compare(trainer: Trainer) -> Paid:
-    """Let both agents play whole episodes from the same levels; training goes on undisturbed."""
-    steps = trainer.task.max_steps
-    rollouts = [
-        trainer.collector(EPISODES, unroll=steps, seed=0, action_seed=0).collect(policy)
-        for policy in (Turning(), trainer.policy)
-    ]
-    turning, trained = rollouts
-    paid = [trainer.intrinsic.reward(rollout) for rollout in rollouts]
+    """Let both agents play one whole episode each in `EPISODES` environments; training goes on undisturbed."""
+    turning, trained = (_play(trainer, policy) for policy in (Turning(), trainer.policy))
+    paid, own_paid = (trainer.intrinsic.reward(rollout) for rollout in (turning, trained))
     new = (turning.episodic_count[1:] == 1) & turning.valid
-    episodes = trained.starts[:-1].sum()
+    first = trained.starts[1:].cumsum(dim=0) == 0  # steps of the first episode, which ends within the time limit
     return Paid(
         trainer.steps,
-        float(paid[0].sum()) / EPISODES,
-        float(paid[0][TURNS:].sum()) / EPISODES,
-        int(new.sum()) / EPISODES,
-        float(paid[1].sum() / episodes),
-        float(((trained.action == FORWARD) & trained.valid).sum() / trained.valid.sum()),
+        turning=float(paid.sum()) / EPISODES,
+        by_chance=float(paid[TURNS:].sum()) / EPISODES,
+        first_visits=int(new.sum()) / EPISODES,
+        trained=float(own_paid[first].sum()) / EPISODES,
+        length=int(first.sum()) / EPISODES,
+        reward=float(trained.reward[first].sum()) / EPISODES,
+        forward=float((trained.action[first] == FORWARD).float().mean()),
     )
+
+
+def _play(trainer: Trainer, policy: Policy) -> Rollout:
+    """As many steps as an episode can have."""
+    collector = trainer.collector(EPISODES, unroll=trainer.task.max_steps, seed=0, action_seed=0)
+    rollout = collector.collect(policy)
+    collector.envs.close()
+    return rollout
 
 
 def table(found: Mapping[str, Sequence[Paid]]) -> Table:
@@ -122,10 +136,10 @@ def table(found: Mapping[str, Sequence[Paid]]) -> Table:
     return Table(
         "Turning in place",
         "Dynamic-Obstacles-5x5: the bonus of an episode, before β, as it is after so many steps of training. Turning: "
-        f"an agent that turns left for 100 steps, mean over {EPISODES} episodes; by chance: what it is paid after its "
-        "third turn, when a still room would have nothing new; first visits: of its 100 steps. Trained: the agent "
-        "itself, and the share of its steps that go forward.",
-        ("bonus", "steps", "turning", "by chance", "first visits", "trained", "forward"),
+        f"an agent that turns left for 100 steps; by chance: what it is paid after its third turn, when a still room "
+        "would have nothing new; first visits: of its 100 steps. Trained: the agent itself, the length and return of "
+        f"its episodes, and the share of its steps that go forward. Seed {SEED}, means over {EPISODES} episodes.",
+        ("bonus", "steps", "turning", "by chance", "first visits", "trained", "length", "return", "forward"),
         [
             (
                 name,
@@ -134,6 +148,8 @@ def table(found: Mapping[str, Sequence[Paid]]) -> Table:
                 f"{paid.by_chance:.2f}",
                 f"{paid.first_visits:.1f}",
                 f"{paid.trained:.2f}",
+                f"{paid.length:.0f}",
+                f"{paid.reward:.2f}",
                 f"{paid.forward:.2f}",
             )
             for name, moments in found.items()
