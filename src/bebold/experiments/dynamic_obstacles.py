@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from bebold.config import EvaluationConfig, IntrinsicConfig, Key, PPOConfig, RNDConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
+from bebold.experiments.static import EVALUATIONS
 from bebold.experiments.table2 import STEPS as STEPS_OF_TABLE2
 
 STEPS = {"MiniGrid-Dynamic-Obstacles-5x5-v0": 500_000, "MiniGrid-Dynamic-Obstacles-8x8-v0": 1_000_000}
 """Environment steps of each run."""
-PROGRESS = EvaluationConfig(interval=25_000)
 KEPT = ("MRN7S8", "KCS3R3", "OM2Dlh")
 """A task of each family, on which a mend must keep what BeBold does."""
 UNSCALED = PPOConfig(extrinsic_scale=1.0)
@@ -58,14 +58,14 @@ MENDS = (POSE, POSITION)
 """Those whose keys no ball changes, tried on `KEPT` too."""
 
 _RUNS = tuple(
-    replace(arm, task=task, seed=seed, total_steps=steps, workers=1, evaluation=evaluation)
-    for arms, tasks, seeds, evaluation in (
-        (ARMS, STEPS, REPORTED_SEEDS[:3], PROGRESS),
-        ((TrainConfig(), *MENDS), {k: STEPS_OF_TABLE2[k] for k in KEPT}, REPORTED_SEEDS[:2], EvaluationConfig()),
+    replace(arm, task=task, seed=seed, total_steps=steps, workers=1, evaluation=EvaluationConfig(interval=interval))
+    for arms, tasks, seeds in (
+        (ARMS, [(task, steps, steps // EVALUATIONS) for task, steps in STEPS.items()], REPORTED_SEEDS[:3]),
+        ((TrainConfig(), *MENDS), [(k, STEPS_OF_TABLE2[k], 250_000) for k in KEPT], REPORTED_SEEDS[:2]),
     )
     for seed in seeds
     for arm in arms
-    for task, steps in tasks.items()
+    for task, steps, interval in tasks
 )
 
 DYNAMIC_OBSTACLES = Experiment(
