@@ -1,0 +1,63 @@
+"""The committed record of the twelve tasks: whole, and what the documents say of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bebold.cli import main
+from bebold.experiments.experiment import REPORTED_SEEDS
+from bebold.experiments.published import TASKS
+from bebold.report import find_runs, read_result
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "results" / "table2"
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, str]]:
+    with (RECORDS / "summary.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_summary_is_that_of_the_records(rows: list[dict[str, str]]) -> None:
+    results = [read_result(folder) for folder in find_runs([RECORDS])]
+    assert {(row["task"], row["method"], int(row["seed"])) for row in rows} == {
+        (result.task, result.name, result.config.seed) for result in results
+    }
+    assert len(rows) == len(results)
+    for row in rows:
+        folder = RECORDS / row["task"] / row["method"] / row["seed"]
+        verdict = json.loads((folder / "evaluation.json").read_text())
+        assert float(row["return_mean"]) == pytest.approx(verdict["return_mean"], abs=6e-5)
+        assert int(row["seed"]) in REPORTED_SEEDS
+
+
+def test_the_tables_in_the_documents_are_those_of_the_records(tmp_path: Path) -> None:
+    assert main(["report", str(RECORDS), "--tables", str(tmp_path / "table2.md"), "--out", str(tmp_path / "c.png")]) == 0
+    assert (ROOT / "docs" / "table2.md").read_text() == (tmp_path / "table2.md").read_text()
+
+
+def test_the_readme_says_what_the_records_say(rows: list[dict[str, str]]) -> None:
+    pattern = r"^\| (\w+) \| (\d) \| ([\d.]+)(?: ± [\d.]+)? \| ([\d.]+) \| [^|]* \| [^|]* \| ([-\d., ]+) \|"
+    found = {line[0]: line[1:] for line in re.findall(pattern, (ROOT / "README.md").read_text(), re.MULTILINE)}
+    assert found.keys() == set(TASKS)
+    for task, (seeds, mean, _, solved) in found.items():
+        runs = sorted((row for row in rows if (row["task"], row["method"]) == (task, "bebold")), key=lambda r: r["seed"])
+        assert len(runs) == int(seeds)
+        assert float(mean) == pytest.approx(np.mean([float(run["return_mean"]) for run in runs]), abs=6e-4)
+        steps = [f"{int(run['steps_to_solve']) / 1e6:.1f}" if run["steps_to_solve"] else "-" for run in runs]
+        assert solved.strip().split(", ") == steps
+
+
+def test_bebold_solves_every_task_within_a_quarter_of_the_papers_steps(rows: list[dict[str, str]]) -> None:
+    """The paper: MultiRoom within 20 M, KeyCorridor within 40 M, all within 120 M steps."""
+    limits = {"MR": 5e6, "KC": 10e6, "OM": 30e6}
+    for row in rows:
+        if row["method"] == "bebold":
+            assert int(row["steps_to_solve"]) <= limits[row["task"][:2]]
