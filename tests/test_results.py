@@ -21,8 +21,9 @@ RECORDS = ROOT / "results" / "table2"
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, str]]:
+    """But for what the same agents do on the repaired levels."""
     with (RECORDS / "summary.csv").open() as file:
-        return list(csv.DictReader(file))
+        return [row for row in csv.DictReader(file) if not row["task"].endswith("-v1")]
 
 
 def test_the_summary_is_that_of_the_records(rows: list[dict[str, str]]) -> None:
@@ -39,7 +40,9 @@ def test_the_summary_is_that_of_the_records(rows: list[dict[str, str]]) -> None:
 
 
 def test_the_tables_in_the_documents_are_those_of_the_records(tmp_path: Path) -> None:
-    assert main(["report", str(RECORDS), "--tables", str(tmp_path / "table2.md"), "--out", str(tmp_path / "c.png")]) == 0
+    assert (
+        main(["report", str(RECORDS), "--tables", str(tmp_path / "table2.md"), "--out", str(tmp_path / "c.png")]) == 0
+    )
     assert (ROOT / "docs" / "table2.md").read_text() == (tmp_path / "table2.md").read_text()
 
 
@@ -48,7 +51,9 @@ def test_the_readme_says_what_the_records_say(rows: list[dict[str, str]]) -> Non
     found = {line[0]: line[1:] for line in re.findall(pattern, (ROOT / "README.md").read_text(), re.MULTILINE)}
     assert found.keys() == set(TASKS)
     for task, (seeds, mean, _, solved) in found.items():
-        runs = sorted((row for row in rows if (row["task"], row["method"]) == (task, "bebold")), key=lambda r: r["seed"])
+        runs = sorted(
+            (row for row in rows if (row["task"], row["method"]) == (task, "bebold")), key=lambda r: r["seed"]
+        )
         assert len(runs) == int(seeds)
         assert float(mean) == pytest.approx(np.mean([float(run["return_mean"]) for run in runs]), abs=6e-4)
         steps = [f"{int(run['steps_to_solve']) / 1e6:.1f}" if run["steps_to_solve"] else "-" for run in runs]
