@@ -169,7 +169,7 @@ def test_decay_goes_on_where_it_stopped(decaying, tmp_path, monkeypatch):
 def test_the_learner_is_given_less_and_less_of_the_bonus(monkeypatch):
     intrinsic = replace(SMALL.intrinsic, coefficient_decay="linear", bonus_share=0.25)
     config = replace(SMALL, total_steps=2000, intrinsic=intrinsic)
-    trainer = Trainer(config, Workers())
+    trainer = Trainer(resolve(config), Workers())
     paid, given = [], []
     reward, update = trainer.intrinsic.reward, trainer.learner.update
     monkeypatch.setattr(trainer.intrinsic, "reward", lambda rollout: paid.append(reward(rollout)) or paid[-1])
@@ -187,7 +187,7 @@ def test_the_learner_is_given_less_and_less_of_the_bonus(monkeypatch):
 
 
 def test_training_episodes_can_be_cut_short():
-    trainer = Trainer(replace(SMALL, max_episode_steps=5), Workers())
+    trainer = Trainer(resolve(replace(SMALL, max_episode_steps=5)), Workers())
     stats = trainer.update()
     assert stats["charts/episodes"] > 0 and stats["charts/episodic_length"] <= 5
 
@@ -304,7 +304,7 @@ def test_workers_share_one_teacher(tmp_path):
     one, other = state["collectors"]
     assert not torch.equal(one["obs"]["goal"], other["obs"]["goal"])
     weights = load_policy(folder)[0].guide.state_dict()
-    untrained = Trainer(replace(config, workers=1), Workers()).policy.guide.state_dict()
+    untrained = Trainer(resolve(replace(config, workers=1)), Workers()).policy.guide.state_dict()
     assert not torch.equal(weights["choice.weight"], untrained["choice.weight"])
     assert all(torch.equal(state["intrinsic"][f"teacher.{name}"], x) for name, x in weights.items())
 
@@ -322,7 +322,7 @@ def test_workers_that_drift_apart_are_found_out():
         def gather(self, tensor):
             return torch.cat((tensor, tensor + 1e-6))
 
-    trainer = Trainer(SMALL, Workers())
+    trainer = Trainer(resolve(SMALL), Workers())
     trainer.workers = Drifting(0, 2)
     with pytest.raises(RunError, match="drifted apart"):
         trainer.state()
