@@ -9,8 +9,10 @@ Key = Literal["observation", "full_state", "position", "pose", "contact", "discr
 Architecture = Literal["mlp-gru", "amigo", "bebold", "ride"]
 Preset = Literal["fast", "paper"]
 Encoding = Literal["onehot", "contact", "shapes", "codes", "integers", "bytes", "raw"]
+HUBER_DELTA = {"obstructed_maze": 3.0}
+"""`PPOConfig.huber_delta` of the task families that have their own."""
 USUAL_HUBER_DELTA = 1.0
-"""`PPOConfig.huber_delta` where neither the settings nor the task's family have their own."""
+"""Of all others."""
 
 
 @dataclass(frozen=True)

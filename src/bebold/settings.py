@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 import bebold
-from bebold.config import USUAL_HUBER_DELTA, Architecture, TrainConfig
+from bebold.config import HUBER_DELTA, USUAL_HUBER_DELTA, Architecture, TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
@@ -59,8 +59,6 @@ MAY_BE_ZERO = {
     "intrinsic.amigo.penalty",
     "intrinsic.amigo.good_reward",
 }
-HUBER_DELTA = {"obstructed_maze": 3.0}
-"""The families that have their own `ppo.huber_delta`."""
 SHARES = {"intrinsic.bonus_share", "ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000
 """Levels of one training run: environment i of seed s begins on level s * LEVELS + i."""

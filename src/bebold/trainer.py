@@ -24,6 +24,7 @@ from bebold.mapper import Observer, build_observers
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
 from bebold.methods.recipes import build_intrinsic
+from bebold.networks import Policy
 from bebold.parallel import Workers
 from bebold.rollout import Rollout
 from bebold.settings import LEVELS
@@ -84,15 +85,15 @@ class Trainer:
             device=choose_device(config.device),
         )
 
-    def sample(self, steps: int, *, seed: int) -> tuple[Rollout, Tensor]:
-        """At least `steps` steps of the present policy in environments of its own, and the bonus `[T, B]`.
+    def sample(self, steps: int, *, seed: int, policy: Policy | None = None) -> tuple[Rollout, Tensor]:
+        """At least `steps` steps of the present or another policy in environments of its own, and the bonus `[T, B]`.
 
         It disturbs no training. `T` is as long as an episode can be: more environments for less long would show the
         beginnings of episodes too often, and one environment would take as long as many updates.
         """
         longest = min(steps, self.config.max_episode_steps or self.task.max_steps, self.task.max_steps)
         collector = self.collector(-(-steps // longest), unroll=longest, seed=seed, action_seed=seed)
-        rollout = collector.collect(self.policy)
+        rollout = collector.collect(policy or self.policy)
         collector.envs.close()
         return rollout, self.intrinsic.reward(rollout)
 

@@ -15,7 +15,6 @@ from bebold.experiments.experiment import REPORTED_SEEDS, cut_short
 from bebold.gridworld.kernels import FORWARD, TURN_LEFT
 from bebold.networks import Policy
 from bebold.parallel import Workers, prepared_process
-from bebold.rollout import Rollout
 from bebold.settings import resolve
 from bebold.tables import Table, write_below
 from bebold.trainer import Trainer
@@ -107,8 +106,9 @@ def watch(config: TrainConfig, moments: Sequence[int]) -> list[Paid]:
 
 def compare(trainer: Trainer) -> Paid:
     """Let both agents play one whole episode each in `EPISODES` environments; training goes on undisturbed."""
-    turning, trained = (_play(trainer, policy) for policy in (Turning(), trainer.policy))
-    paid, own_paid = (trainer.intrinsic.reward(rollout) for rollout in (turning, trained))
+    steps = EPISODES * trainer.task.max_steps
+    turning, paid = trainer.sample(steps, seed=0, policy=Turning())
+    trained, own_paid = trainer.sample(steps, seed=0)
     new = (turning.episodic_count[1:] == 1) & turning.valid
     first = trained.starts[1:].cumsum(dim=0) == 0  # steps of the first episode, which ends within the time limit
     return Paid(
@@ -121,14 +121,6 @@ def compare(trainer: Trainer) -> Paid:
         reward=float(trained.reward[first].sum()) / EPISODES,
         forward=float((trained.action[first] == FORWARD).float().mean()),
     )
-
-
-def _play(trainer: Trainer, policy: Policy) -> Rollout:
-    """As many steps as an episode can have."""
-    collector = trainer.collector(EPISODES, unroll=trainer.task.max_steps, seed=0, action_seed=0)
-    rollout = collector.collect(policy)
-    collector.envs.close()
-    return rollout
 
 
 def table(found: Mapping[str, Sequence[Paid]]) -> Table:
