@@ -37,7 +37,6 @@ def make_rollout(heads=1, seed=0):
         starts=starts,
         episodic_count=torch.ones(T + 1, B, dtype=torch.int32),
         log_prob=logits.log_softmax(-1).gather(-1, action[..., None])[..., 0],
-        logits=logits,
         value=normal(T + 1, B, heads),
         state=normal(B, 8),
     )

@@ -76,7 +76,7 @@ def test_losses_are_sums_over_time_and_means_over_environments():
     rollout, bonus = make_rollout(), torch.rand(T, B)
     double = {
         name: torch.cat((x, x), dim=1)
-        for name in ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob", "logits")
+        for name in ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob")
         for x in (getattr(rollout, name),)
     }
     twice = replace(

@@ -78,7 +78,7 @@ class Collector:
         starts = np.empty((steps + 1, num_envs), bool)
         action = torch.empty(steps, num_envs, dtype=torch.int64, device=device)
         log_prob = torch.empty(steps, num_envs, device=device)
-        logits, values = [], []
+        values = []
 
         def show(t: int) -> dict[str, Tensor]:
             for name, x in self.obs.items():
@@ -90,7 +90,6 @@ class Collector:
             step = policy.act(show(t), state, self._start_tensor(), generator=self.generator)
             state = step.state
             action[t], log_prob[t] = step.action, step.log_prob
-            logits.append(step.logits)
             values.append(step.value)
             raw_obs, reward[t], terminated[t], truncated[t], info = self.envs.step(step.action.cpu().numpy())
             self.starts, self.ended = self.ended, terminated[t] | truncated[t]
@@ -113,7 +112,6 @@ class Collector:
             starts=torch.from_numpy(starts).to(device),
             episodic_count=counts.to(device),
             log_prob=log_prob,
-            logits=torch.stack(logits),
             value=torch.stack(values),
             state=first_state,
         )
@@ -257,7 +255,6 @@ class Pipeline:
             "starts": (seen, torch.bool),
             "episodic_count": (seen, torch.int32),
             "log_prob": (step, torch.float32),
-            "logits": ((*step, count), torch.float32),
             "value": ((*seen, rollout.value.shape[-1]), torch.float32),
             "state": ((num_envs, rollout.state.shape[-1]), torch.float32),
         }

@@ -33,8 +33,6 @@ class Rollout:
     """int32 `[T + 1, B]`: visits of this observation's key in its episode, the present one included."""
     log_prob: Tensor
     """float32 `[T, B]`: log-probability of the action under the behaviour policy."""
-    logits: Tensor
-    """float32 `[T, B, A]`: of the behaviour policy."""
     value: Tensor
     """float32 `[T + 1, B, H]`: of the behaviour policy, one entry a value head."""
     state: Tensor

@@ -29,7 +29,6 @@ def make_rollout(
         starts=torch.zeros(steps + 1, num_envs, dtype=torch.bool) if starts is None else starts,
         episodic_count=torch.ones(steps + 1, num_envs, dtype=torch.int32) if counts is None else counts,
         log_prob=zero,
-        logits=zero[..., None],
         value=torch.zeros(steps + 1, num_envs, 1),
         state=torch.zeros(num_envs, 1),
         successor_valid=successor_valid,

@@ -139,7 +139,7 @@ def test_two_workers_with_unequal_steps_descend_the_mean_over_all(experience):
     whole = experience(5)
 
     def part(envs):
-        names = ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob", "logits")
+        names = ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob")
         cut = {name: getattr(whole, name)[:, envs] for name in names}
         return dataclasses.replace(whole, obs={"image": whole.obs["image"][:, envs]}, **cut)
 
