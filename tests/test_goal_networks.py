@@ -36,8 +36,9 @@ def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
         monkeypatch.setattr(module, "product", lambda x, weight, bias: x @ weight.t() + bias)
     policy = make_policy((*size, 3), heads=2)
     grid, goal = random_grids(3, 2, *size), torch.randint(size[0] * size[1], (3, 2))
+    image = random_grids(3, 2, 7, 7, seed=1)
     starts = torch.zeros(3, 2, dtype=torch.bool)
-    logits, value, state = policy.unroll({"grid": grid, "goal": goal}, policy.initial_state(2), starts)
+    logits, value, state = policy.unroll({"grid": grid, "goal": goal, "image": image}, policy.initial_state(2), starts)
     assert (logits.shape, value.shape, state.shape) == ((3, 2, 7), (3, 2, 2), (2, 0))
     for t in range(3):
         for b in range(2):
@@ -49,7 +50,8 @@ def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
             assert [layer.out_channels for layer in layers] == [32] * 5
             for layer in layers:
                 x = nn.functional.elu(nn.functional.conv2d(x, layer.weight, layer.bias, stride=2, padding=1))
-            x = nn.functional.elu(policy.first(x.flatten(1)))
+            held = policy.embedding(image[t, b, 3, 6])[None]
+            x = nn.functional.elu(policy.first(torch.cat((x.flatten(1), held), dim=1)))
             x = policy.head(nn.functional.elu(policy.second(x)))[0]
             torch.testing.assert_close(torch.cat((logits[t, b], value[t, b])), x, rtol=1e-4, atol=1e-5)
 
@@ -58,11 +60,11 @@ def test_acting_step_by_step_is_unrolling():
     policy = make_policy(heads=2)
     grid, goal = random_grids(6, 4, 9, 7), torch.randint(63, (6, 4))
     starts = torch.rand(6, 4, generator=torch.Generator().manual_seed(3)) < 0.3
-    obs = {"grid": grid, "goal": goal}
+    obs = {"grid": grid, "goal": goal, "image": random_grids(6, 4, 7, 7, seed=1)}
     with torch.no_grad():
         logits, value, _ = policy.unroll(obs, policy.initial_state(4), starts)
     for t in range(6):
-        shown = {name: x[t] for name, x in obs.items()} | {"image": None}
+        shown = {name: x[t] for name, x in obs.items()} | {"direction": None}
         step = policy.act(shown, policy.initial_state(4), starts[t], greedy=True)
         torch.testing.assert_close(step.logits, logits[t], rtol=2e-2, atol=2e-3)  # bfloat16 products
         torch.testing.assert_close(step.value, value[t], rtol=2e-2, atol=2e-3)

@@ -58,6 +58,7 @@ MAY_BE_ZERO = {
     "intrinsic.amigo.value_loss",
     "intrinsic.amigo.penalty",
     "intrinsic.amigo.good_reward",
+    "intrinsic.amigo.solved_reward",
 }
 SHARES = {"intrinsic.bonus_share", "ppo.discount", "ppo.gae_lambda", "impala.discount", "impala.rms_decay"}
 LEVELS = 1_000_000

@@ -10,7 +10,7 @@ import torch
 
 from bebold.config import AMIGoConfig
 from bebold.errors import UsageError
-from bebold.methods.amigo import GoalReward, Teacher, reached, step_bonus
+from bebold.methods.amigo import GoalReward, Teacher, goal_reward, reached, step_bonus
 from bebold.methods.recipes import build_guide, build_intrinsic
 from bebold.optimise import Peers
 
@@ -31,8 +31,9 @@ def cell(x, y):
     return x * SHAPE[1] + y
 
 
-def outcomes_of(rollout_of, grid, goal, steps, was_reached):
-    """A rollout of one step in which N goals end after so many steps: reached, or given up as the episode ends."""
+def outcomes_of(rollout_of, grid, goal, steps, was_reached, solved=False):
+    """A rollout of one step in which N goals end after so many steps: reached, or given up as the episode ends, which
+    it does with or without the task solved."""
     after = grid.clone()
     changed = after.flatten(1, 2)
     rows = torch.arange(len(grid))[was_reached]
@@ -43,10 +44,10 @@ def outcomes_of(rollout_of, grid, goal, steps, was_reached):
         goal=torch.stack((goal, zeros)),
         goal_age=torch.stack((steps - 1, zeros)),
         goal_grid=torch.stack((grid, grid)),
-        episode_step=torch.stack((steps, zeros)),
         starts=torch.zeros(2, len(grid), dtype=torch.bool),
     )
-    return dataclasses.replace(rollout, truncated=~was_reached[None])
+    earned = torch.full((1, len(grid)), 0.5 if solved else 0.0)
+    return dataclasses.replace(rollout, truncated=~was_reached[None], reward=earned)
 
 
 def random_grids(n, seed=0):
@@ -68,7 +69,8 @@ def random_grids(n, seed=0):
     ],
 )
 def test_with_the_reward_of_the_task_the_bonus_is_the_paper_s(was_reached, step, reward, expected):
-    bonus = step_bonus(torch.tensor(was_reached), torch.tensor(step), torch.tensor(reward), 100)
+    g = goal_reward(torch.tensor(was_reached), torch.tensor(step), 100)
+    bonus = step_bonus(g, torch.tensor(reward))
     assert bonus.item() == pytest.approx(expected, abs=1e-6)
 
 
@@ -95,7 +97,6 @@ def test_the_bonus_of_a_rollout_by_hand(rollout_of):
         goal=column(cell(3, 1), cell(3, 1), cell(3, 2), cell(3, 2), cell(3, 2), cell(1, 2), cell(4, 3)),
         goal_age=column(5, 6, 0, 1, 0, 0, 0),
         goal_grid=grid[[0, 0, 2, 2, 4, 5, 6]],
-        episode_step=column(17, 18, 19, 20, 21, 0, 1),
         starts=column(False, False, False, False, False, True, False),
     )
     terminated = column(False, False, False, True, False, False)
@@ -103,25 +104,40 @@ def test_the_bonus_of_a_rollout_by_hand(rollout_of):
     goals = make(batch=3)
     bonus = goals.reward(rollout)
     assert bonus.dtype == torch.float32
-    expected = column(0.0, 1 - 0.9 * 19 / 100, 0.0, 2 - 0.811, 0.0, 1 - 0.9 * 1 / 100)
+    first, third = 1 - 0.9 * 7 / 100, 1 - 0.9 * 1 / 100
+    expected = column(0.0, first, 0.0, 2 - 0.811, 0.0, third)
     torch.testing.assert_close(bonus, expected)
     # The three goals that ended, on what they were set, and how.
     grids, outcome = goals._finished(rollout)
-    assert outcome.tolist() == [[cell(3, 1), 7, 1], [cell(3, 2), 2, 1], [cell(1, 2), 1, 1]]
+    assert outcome.tolist() == [[cell(3, 1), 7, 1, 0], [cell(3, 2), 2, 1, 1], [cell(1, 2), 1, 1, 0]]
     assert torch.equal(grids, grid[[0, 2, 5], 0])
     stats = goals.update(rollout)
-    assert stats["intrinsic/reward_mean"] == pytest.approx(expected.sum().item() / 5)
+    second = 1 - 0.9 * 2 / 100
+    assert stats["intrinsic/reward_mean"] == pytest.approx((first + second + third) / 5)  # without that of solving
     assert stats["intrinsic/goals_reached"] == 1.0
     assert stats["intrinsic/goal_steps"] == pytest.approx(10 / 3)
-    assert stats["intrinsic/teacher_reward"] == pytest.approx((0.7 - 0.3 - 0.3) / 3)
+    assert stats["intrinsic/teacher_reward"] == pytest.approx((0.7 + 1.0 - 0.3) / 3)
 
 
 def test_what_the_teacher_earns():
     goals = make(threshold=7)
     steps, was_reached = torch.tensor([6, 7, 50, 50, 3]), torch.tensor([True, True, True, False, False])
-    torch.testing.assert_close(goals.teacher_reward(steps, was_reached), torch.tensor([-0.3, 0.7, 0.7, -0.3, -0.3]))
+    torch.testing.assert_close(goals.goal_quality(steps, was_reached), torch.tensor([-0.3, 0.7, 0.7, -0.3, -0.3]))
     goals.threshold = 8
-    torch.testing.assert_close(goals.teacher_reward(steps, was_reached), torch.tensor([-0.3, -0.3, 0.7, -0.3, -0.3]))
+    torch.testing.assert_close(goals.goal_quality(steps, was_reached), torch.tensor([-0.3, -0.3, 0.7, -0.3, -0.3]))
+
+
+def test_solving_the_task_is_no_failure_of_the_goal_and_makes_no_batch_good(rollout_of):
+    goals = make(batch=10, good_batches=1, threshold=7)
+    missed = torch.zeros(10, dtype=torch.bool)
+    case = random_grids(10), torch.arange(10), torch.full((10,), 20), missed
+    assert goals.update(outcomes_of(rollout_of, *case))["intrinsic/teacher_reward"] == pytest.approx(-0.3)
+    stats = goals.update(outcomes_of(rollout_of, *case, solved=True))
+    assert stats["intrinsic/teacher_reward"] == pytest.approx(1.0)
+    assert stats["intrinsic/goals_reached"] == 0.0
+    assert goals.threshold == 7
+    goals.update(outcomes_of(rollout_of, *case[:3], ~missed, solved=True))
+    assert goals.threshold == 8
 
 
 def test_goals_get_harder_after_good_batches_in_a_row(rollout_of):
@@ -151,7 +167,8 @@ def test_goals_wait_until_a_batch_is_full(rollout_of):
     assert len(learnt) == 3
     grids, outcome = (torch.cat(parts) for parts in zip(*learnt, strict=True))
     assert torch.equal(grids, grid[:24])
-    assert torch.equal(outcome, torch.stack((goal, steps, was_reached.long()), dim=1)[:24])
+    expected = torch.stack((goal, steps, was_reached.long(), torch.zeros_like(goal)), dim=1)
+    assert torch.equal(outcome, expected[:24])
 
 
 def test_loss_is_the_literal_one():
@@ -289,14 +306,12 @@ def test_goals_last_until_they_are_reached_or_the_episode_is_over():
             else:
                 reason = "neither" if before[b][place].tolist() == grid[b][place].tolist() else "reached"
             reasons[reason] += 1
-            kept[b]["step"] = 0 if starts[b] else kept[b]["step"] + 1
             if reason == "neither":
                 kept[b]["age"] += 1
                 assert shown["goal"][b] == kept[b]["goal"]
             else:
                 kept[b] |= {"age": 0, "goal": int(shown["goal"][b]), "grid": grid[b].clone()}
             assert shown["goal_age"][b] == kept[b]["age"]
-            assert shown["episode_step"][b] == kept[b]["step"]
             assert torch.equal(shown["goal_grid"][b], kept[b]["grid"])
     assert min(reasons.values()) > 10
 

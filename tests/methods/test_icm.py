@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from bebold.config import ICMConfig, IntrinsicConfig
 from bebold.encoding import OneHot
 from bebold.errors import UsageError
+from bebold.gridworld.vector import MiniGridVectorEnv
 from bebold.methods.icm import ICMNovelty
 from bebold.methods.recipes import build_intrinsic
 from bebold.optimise import Peers
@@ -31,6 +33,37 @@ def experience(view_rollout):
         return rollout
 
     return build
+
+
+def random_play(rollout_of, rollouts, steps=40, num_envs=32):
+    """Rollouts of random actions in MRN6."""
+    envs, chance = MiniGridVectorEnv("MRN6", num_envs), np.random.default_rng(0)
+    obs, _ = envs.reset(seed=0)
+    starts, ended = np.ones(num_envs, bool), np.zeros(num_envs, bool)
+    for _ in range(rollouts):
+        images, beginnings, actions = [obs["image"].copy()], [starts], []
+        for _ in range(steps):
+            actions.append(chance.integers(A, size=num_envs))
+            obs, _, terminated, truncated, _ = envs.step(actions[-1])
+            starts, ended = ended, terminated | truncated
+            images.append(obs["image"].copy())
+            beginnings.append(starts)
+        image, begins, action = (torch.from_numpy(np.stack(x)) for x in (images, beginnings, actions))
+        yield dataclasses.replace(rollout_of(starts=begins, image=image), action=action)
+
+
+@pytest.mark.parametrize(("weights", "alive"), [({}, True), ({"forward_loss": 10.0, "inverse_loss": 0.1}, False)])
+def test_the_embedding_outlives_its_first_updates_as_it_does_not_with_ride_s_weights(rollout_of, weights, alive):
+    """If φ shrinks to a point the forward model is right for nothing, and neither ICM nor RIDE pays anything."""
+    play = list(random_play(rollout_of, 5))
+    icm = ICMNovelty(SHAPE, A, ICMConfig(**weights), measures="impact")
+    for _ in range(8):
+        stats = [icm.update(rollout) for rollout in play][-1]
+    impact = icm.measure(play[0])[play[0].valid].mean()
+    assert (impact > 0.5) == alive
+    assert (stats["intrinsic/inverse_loss"] < 1.5) == alive  # ln 7 = 1.95 is chance
+    if not alive:
+        assert impact < 1e-3
 
 
 def plainly(icm, rollout, t, b):

@@ -11,7 +11,7 @@ from bebold.errors import UsageError
 from bebold.methods.recipes import RECIPES, build_intrinsic
 
 SHAPES = {"image": (7, 7, 3)}
-GOALS = {"grid", "goal", "goal_age", "goal_grid", "episode_step"}
+GOALS = {"grid", "goal", "goal_age", "goal_grid"}
 NEEDS = {
     "bebold": {"image"},
     "rnd": {"image"},
@@ -65,7 +65,7 @@ def test_amigo_builds_says_what_it_needs_and_reports(rollout_of):
     assert intrinsic.needs == GOALS
     numbers = torch.zeros(9, 6, dtype=torch.int64)
     grid = torch.randint(4, (9, 6, 5, 4, 3), dtype=torch.uint8)
-    rollout = rollout_of(grid=grid, goal=numbers, goal_age=numbers, goal_grid=grid, episode_step=numbers)
+    rollout = rollout_of(grid=grid, goal=numbers, goal_age=numbers, goal_grid=grid)
     bonus = intrinsic.reward(rollout)
     assert bonus.shape == (8, 6) and bonus.dtype == torch.float32 and bonus.any()
     stats = intrinsic.update(rollout)

@@ -16,6 +16,8 @@ from bebold.products import round_up
 from bebold.rollout import Rollout
 
 CHANNELS = 16
+OUTCOME = 4
+"""Numbers that are kept of a goal that ended."""
 
 
 def reached(before: Tensor, after: Tensor, goal: Tensor) -> Tensor:
@@ -31,19 +33,22 @@ def reached(before: Tensor, after: Tensor, goal: Tensor) -> Tensor:
     return torch.ne(*cells).any(dim=-1)
 
 
-def step_bonus(reached: Tensor, step: Tensor, reward: Tensor, max_steps: int) -> Tensor:
-    """min(max(r_e + g, -1), 1) + 1{r_e > 0} - r_e with g = 1 - 0.9 t/T where the goal is reached, else 0; all `[...]`.
+def goal_reward(reached: Tensor, steps: Tensor, max_steps: int) -> Tensor:
+    """g = 1 - 0.9 t/T where the goal is reached, else 0; `[...]`. `steps`: t, since it was set, this one included."""
+    return torch.where(reached, 1 - 0.9 * steps / max_steps, 0.0)
+
+
+def step_bonus(g: Tensor, reward: Tensor) -> Tensor:
+    """min(max(r_e + g, -1), 1) + 1{r_e > 0} - r_e, all `[...]`.
 
     With r_e it adds up to what AMIGo's student learns from: r_e + g clamped to ±1, and 1 more for solving the task. It
     does so exactly where the learner takes r_e as it is, β is 1, and the sum is not clamped once more.
 
     Parameters
     ----------
-    step : t, steps of the episode, this one included
+    g : see `goal_reward`
     reward : r_e, unscaled
-    max_steps : T, the task's time limit
     """
-    g = torch.where(reached, 1 - 0.9 * step / max_steps, 0.0)
     return (reward + g).clamp(-1, 1) + (reward > 0).float() - reward
 
 
@@ -58,7 +63,7 @@ class Teacher(Guide):
     """
 
     needs = frozenset({"grid"})
-    gives = frozenset({"goal", "goal_age", "goal_grid", "episode_step"})
+    gives = frozenset({"goal", "goal_age", "goal_grid"})
 
     def __init__(self, grid_shape: tuple[int, ...]):
         super().__init__()
@@ -99,12 +104,11 @@ class Teacher(Guide):
         goal : int64 `[B]`, the cell x·H + y
         goal_age : int64 `[B]`, steps since it was set
         goal_grid : uint8 `[B, W, H, 3]`, the grid on which it was set
-        episode_step : int64 `[B]`, steps since the episode began
         """
         grid = obs["grid"]
         if not last:
             zero = torch.zeros(len(grid), dtype=torch.int64)
-            last = {"grid": grid, "goal": zero, "goal_age": zero, "goal_grid": grid, "episode_step": zero}
+            last = {"grid": grid, "goal": zero, "goal_age": zero, "goal_grid": grid}
         new = starts | reached(last["grid"], grid, last["goal"])
         rows = new.nonzero().squeeze(1)
         goal, goal_grid = last["goal"].clone(), last["goal_grid"].clone()
@@ -115,7 +119,6 @@ class Teacher(Guide):
             "goal": goal,
             "goal_age": torch.where(new, 0, last["goal_age"] + 1),
             "goal_grid": goal_grid,
-            "episode_step": torch.where(starts, 0, last["episode_step"] + 1),
         }
 
     def _choose(self, grid: Tensor, greedy: bool, generator: torch.Generator | None) -> Tensor:
@@ -131,7 +134,7 @@ class Teacher(Guide):
         goal = shown["goal"]
         if not ((goal >= 0) & (goal < self.num_cells)).all():
             raise ValueError(f"a saved goal is none of the {self.num_cells} cells of the grid")
-        if min(shown[name].min() for name in ("goal_age", "episode_step")) < 0:
+        if shown["goal_age"].min() < 0:
             raise ValueError("a saved goal was set after the present step")
 
 
@@ -139,10 +142,11 @@ class GoalReward(nn.Module):
     """Pays the student for goals (`step_bonus`), and teaches the teacher which ones to set.
 
     The teacher earns `reward` for a goal that was reached in t* steps or more, and loses `penalty` for one that was
-    reached sooner or not by the end of the episode. It learns by policy gradient, with its value as a baseline and an
-    entropy bonus, from each `batch` of goals that came to an end; those of all workers are put together, and all
-    workers take the same steps. t* rises by one after `good_batches` good batches in a row. When a batch is good, our
-    sources do not say: here, when its mean reward exceeds `good_reward`.
+    reached sooner or not by the end of the episode; but it earns `solved_reward` if the task was solved meanwhile. It
+    learns by policy gradient, with its value as a baseline and an entropy bonus, from each `batch` of goals that came
+    to an end; those of all workers are put together, and all workers take the same steps. t* rises by one after
+    `good_batches` good batches in a row. When a batch is good, our sources do not say: here, when its mean reward
+    exceeds `good_reward`, solving left out of account.
 
     `state_dict()` holds all there is to save, the goals that wait for their batch to fill up included.
 
@@ -171,14 +175,15 @@ class GoalReward(nn.Module):
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor:
         """The bonus of each step, float32 `[T, B]`; 0 on steps that only reset. Changes nothing."""
-        step = rollout.obs["episode_step"][:-1] + 1
-        bonus = step_bonus(self._reached(rollout), step, rollout.reward, self.max_steps)
-        return torch.where(rollout.valid, bonus, 0.0)
+        return torch.where(rollout.valid, step_bonus(self._goal_reward(rollout), rollout.reward), 0.0)
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Let the teacher learn from the goals that ended in this rollout; returns `intrinsic/*`."""
+        """Let the teacher learn from the goals that ended in this rollout; returns `intrinsic/*`.
+
+        `reward_mean` is of g alone: what is paid for solving the task, beyond its reward, is none of the goals' doing.
+        """
         steps = max(int(rollout.valid.sum()), 1)
-        stats = {"intrinsic/reward_mean": float(self.reward(rollout).sum()) / steps}
+        stats = {"intrinsic/reward_mean": float(self._goal_reward(rollout).sum()) / steps}
         grid, outcome = (self.peers.gather(x.cpu()) for x in self._finished(rollout))
         if len(outcome):
             stats |= _statistics(outcome)
@@ -194,8 +199,8 @@ class GoalReward(nn.Module):
             stats[name] = sum(one[name] for one in learnt) / len(learnt)
         return stats | {"intrinsic/goal_threshold": float(self.threshold)}
 
-    def teacher_reward(self, steps: Tensor, reached: Tensor) -> Tensor:
-        """What the teacher earns for goals that ended after `steps`, float32 `[N]`."""
+    def goal_quality(self, steps: Tensor, reached: Tensor) -> Tensor:
+        """What the teacher earns for goals that ended after `steps`, float32 `[N]`, unless the task was solved."""
         return torch.where(reached & (steps >= self.threshold), self.config.reward, -self.config.penalty)
 
     def loss(self, grid: Tensor, goal: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,7 +229,7 @@ class GoalReward(nn.Module):
             grid, outcome = state["waiting"]
             cells, shape = self.teacher.num_cells, (len(grid), *self.teacher.grid_shape)
             fits = (grid.shape, grid.dtype) == (shape, torch.uint8)
-            fits = fits and (outcome.shape, outcome.dtype) == ((len(grid), 3), torch.int64)
+            fits = fits and (outcome.shape, outcome.dtype) == ((len(grid), OUTCOME), torch.int64)
             if not fits or not ((outcome[:, 0] >= 0) & (outcome[:, 0] < cells)).all():
                 raise ValueError(f"the goals that wait in it are not of a grid of {cells} cells")
             self._waiting = grid, outcome
@@ -234,20 +239,26 @@ class GoalReward(nn.Module):
         grid = rollout.obs["grid"]
         return reached(grid[:-1], grid[1:], rollout.obs["goal"][:-1]) & rollout.valid
 
+    def _goal_reward(self, rollout: Rollout) -> Tensor:
+        """g of each step, float32 `[T, B]`."""
+        return goal_reward(self._reached(rollout), rollout.obs["goal_age"][:-1] + 1, self.max_steps)
+
     def _finished(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """The goals that ended in this rollout: the grids on which they were set, uint8 `[N, W, H, 3]`, and int64
-        `[N, 3]` of the cell, the steps it took, and whether it was reached."""
+        `[N, 4]` of the cell, the steps it took, whether it was reached, and whether the task was solved with it."""
         was_reached = self._reached(rollout)
         ended = was_reached | (rollout.ended & rollout.valid)
         goal, age = (rollout.obs[name][:-1][ended] for name in ("goal", "goal_age"))
-        outcome = torch.stack((goal, age + 1, was_reached[ended].long()), dim=1)
+        solved = rollout.reward[ended] > 0
+        outcome = torch.stack((goal, age + 1, was_reached[ended].long(), solved.long()), dim=1)
         return rollout.obs["goal_grid"][:-1][ended], outcome
 
     def _learn(self, grid: Tensor, outcome: Tensor) -> dict[str, float]:
         """One step on a batch, which is shared by the workers; then see whether the goals are to be harder."""
         config, device = self.config, self.teacher.value.weight.device
-        goal, steps, was_reached = outcome.unbind(dim=1)
-        reward = self.teacher_reward(steps, was_reached.bool())
+        goal, steps, was_reached, solved = outcome.unbind(dim=1)
+        quality = self.goal_quality(steps, was_reached.bool())
+        reward = torch.where(solved.bool(), config.solved_reward, quality)
         mine = slice(self.peers.rank, None, self.peers.size)
         share = round_up(torch.arange(len(goal))[mine])
         loss, entropy = self.loss(grid[share].to(device), goal[share].to(device), reward[share].to(device))
@@ -255,20 +266,19 @@ class GoalReward(nn.Module):
         shared = len(goal[mine])
         mean_loss, mean_entropy = (x[:shared].sum() * self.peers.size / len(goal) for x in (loss, entropy))
         self.optimiser.step(mean_loss)
-        mean_loss, mean_reward = mean_loss.detach(), float(reward.mean())
-        self.streak = self.streak + 1 if mean_reward > config.good_reward else 0
+        self.streak = self.streak + 1 if float(quality.mean()) > config.good_reward else 0
         if self.streak >= config.good_batches:
             self.threshold, self.streak = self.threshold + 1, 0
         return {
-            "intrinsic/teacher_loss": float(mean_loss),
-            "intrinsic/teacher_reward": mean_reward,
+            "intrinsic/teacher_loss": float(mean_loss.detach()),
+            "intrinsic/teacher_reward": float(reward.mean()),
             "intrinsic/teacher_entropy": float(mean_entropy),
         }
 
 
 def _statistics(outcome: Tensor) -> dict[str, float]:
     """Of all goals that ended: how many were reached, and in how many steps."""
-    _, steps, was_reached = outcome.double().unbind(dim=1)
+    _, steps, was_reached, _ = outcome.double().unbind(dim=1)
     count = float(was_reached.sum())
     return {
         "intrinsic/goals_reached": count / len(outcome),

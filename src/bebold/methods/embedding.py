@@ -8,9 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bebold.encoding import OneHotLinear
+from bebold.encoding import OneHotLinear, touched
 from bebold.errors import UsageError
-from bebold.methods.keys import touched
 
 SOURCES = {
     "onehot": "image",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bebold.encoding import touched
 from bebold.errors import UsageError
 from bebold.hashing import hash_rows
 
@@ -47,24 +48,6 @@ def pose(obs: Arrays, info: Arrays) -> np.ndarray:
 def contact(obs: Arrays, info: Arrays) -> np.ndarray:
     """What the agent carries and what it faces, wherever it is: two cells of a MiniGrid view (`touched`)."""
     return hash_rows(np.ascontiguousarray(touched(_get(obs, "image", "contact"))))
-
-
-def touched(image: Any) -> Any:
-    """The cell in front of the agent and its own, `[..., 2, 3]` of views `[..., 7, 7, 3]`, arrays or tensors.
-
-    In a MiniGrid view the agent stands in the middle of the last row, and its cell shows what it carries.
-
-    Raises
-    ------
-    UsageError : these are no such views
-    """
-    shape = tuple(image.shape[-3:])
-    if shape != (7, 7, 3):
-        raise UsageError(
-            f"contacts are two cells of a MiniGrid view, 7 x 7 x 3, and this image is {' x '.join(map(str, shape))}; "
-            "choose the key observation, and the RND encoding codes"
-        )
-    return image[..., 3, 5:7, :]
 
 
 def discretised(obs: Arrays, info: Arrays, bin: float = 0.1) -> np.ndarray:
