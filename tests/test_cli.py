@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+import bebold
 from bebold import judge
 from bebold.checkpoint import load_weights, save_weights
 from bebold.cli import COMMANDS, main
@@ -127,12 +128,28 @@ def test_report(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_report_over_seeds(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, tables = tmp_path / "curve.png", tmp_path / "tables.md"
-    command = ["report", str(root), "--out", str(out), "--tables", str(tables), "--aggregate", str(tmp_path / "a.png")]
+    command = [
+        "report",
+        str(root),
+        "--out",
+        str(out),
+        "--tables",
+        str(tables),
+        "--title",
+        "Small runs",
+        "--aggregate",
+        str(tmp_path / "a.png"),
+    ]
     assert main(command) == 2
     said = capsys.readouterr()
     assert said.err == "bebold: no run has a curve on a task of the paper's table; leave out --aggregate\n"
     assert f"{tables}: tables over seeds\n" in said.out and "Returns" not in said.out  # of one seed there is no mean
-    assert tables.read_text().startswith("# Results\n\nOf 1 run.\n\n## Returns\n")
+    assert tables.read_text().startswith("# Small runs\n\nOf 1 run.\n\n## Returns\n")
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"bebold {bebold.__version__}\n"
 
 
 def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +158,15 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == len(TASKS) + 1
     assert {line.split()[0] for line in lines[1:]} == {task.id for task in TASKS}
     (line,) = [line for line in lines if " KCS4R3 " in line]
-    assert line.split() == ["MiniGrid-KeyCorridorS4R3-v0", "KCS4R3", "key_corridor", "10x10", "480", "0.93"]
+    assert line.split() == [
+        "MiniGrid-KeyCorridorS4R3-v0",
+        "KCS4R3",
+        "key_corridor",
+        "10x10",
+        "480",
+        "0.93",
+        "8,000,000",
+    ]
     assert len({len(line) for line in lines}) == 1
 
 

@@ -68,7 +68,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     ("arguments", "sentence"),
     [
         (["--task", "KCS3R4"], "did you mean KCS3R3"),
-        (["--task", "CartPole-v1"], "`bebold tasks` lists all"),
+        (["--task", "CartPole-v1"], "`bebold tasks` lists the MiniGrid tasks there are"),
         (["--method", "bebolt"], "there is no method 'bebolt'; did you mean bebold"),
         (["--num-envs", "0"], "num_envs is 0; it must be positive"),
         (
@@ -137,6 +137,24 @@ def test_there_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], com
     assert main([command, str(tmp_path / "none")]) == 2
     assert str(tmp_path / "none") in complaint(capsys)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report"]) == 2
+    assert "name run folders, or folders that hold some" in complaint(capsys)
+
+
+def test_fewer_steps_than_were_taken(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (run_folder / "config.yaml").read_text()
+    steps = int(read_metrics(run_folder)["steps"][-1])
+    assert main(["resume", str(run_folder), "--total-steps", "3"]) == 2
+    assert f"has taken {steps:,} steps already; total_steps is 3 and must be more" in complaint(capsys)
+    assert (run_folder / "config.yaml").read_text() == before
+
+
+def test_resuming_what_is_finished_says_so(run_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["resume", str(run_folder)]) == 0
+    assert "was finished, at " in caplog.text and "with total_steps it goes on" in caplog.text
 
 
 @pytest.mark.parametrize(

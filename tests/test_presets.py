@@ -12,7 +12,10 @@ from bebold.settings import resolve, validate
 
 
 def test_fast_is_the_default():
-    assert preset(method="rnd", task="KCS4R3") == TrainConfig(method="rnd", task="KCS4R3")
+    config = TrainConfig(method="rnd", task="KCS4R3", total_steps=8_000_000)
+    assert preset(method="rnd", task="KCS4R3") == config
+    assert preset(task="MiniGrid-KeyCorridorS4R3-v0").total_steps == config.total_steps
+    assert preset(task="MiniGrid-KeyCorridorS3R1-v0").total_steps == TrainConfig().total_steps
     with pytest.raises(UsageError, match="there is no preset 'papr'; did you mean paper"):
         preset("papr")
 
@@ -65,7 +68,7 @@ def test_the_command_line_starts_from_the_preset(capsys, monkeypatch, tmp_path):
     assert main(["train", "--preset", "paper", "--method", "ride", "--task", "OM2Dlh", "--unroll", "50"]) == 0
     assert main(["train", "--method", "rnd"]) == 0
     ride = preset("paper", method="ride", task="OM2Dlh")
-    assert seen == [TrainConfig(**{**vars(ride), "unroll": 50}), TrainConfig(method="rnd")]
+    assert seen == [TrainConfig(**{**vars(ride), "unroll": 50}), preset(method="rnd")]
     assert main(["train", "--preset", "paper", "--task", "Nowhere"]) == 2
     assert "Nowhere" in capsys.readouterr().err
     assert main(["train", "--preset", "slow"]) == 2

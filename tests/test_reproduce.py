@@ -48,12 +48,12 @@ def test_table2_has_the_papers_tasks_and_seeds_that_nothing_was_tuned_on() -> No
     runs = EXPERIMENTS["table2"].runs
     seeds = Counter((run.name, run.task) for run in runs)
     assert {task for _, task in seeds} == set(published.TASKS)
-    expected = {"bebold": 4, "bebold-published": 2, "episodic": 2}
+    expected = {"bebold": 4, "bebold-alpha1-scale1": 2, "episodic": 2}
     expected |= dict.fromkeys(("ride", "rnd", "none", "icm", "amigo"), 2)
     for task in published.TASKS:
         assert {name: seeds[name, task] for name, _ in seeds} == expected
     assert max(run.seed for run in runs) < 101
-    published_rows = [run for run in runs if run.name == "bebold-published"]
+    published_rows = [run for run in runs if run.name == "bebold-alpha1-scale1"]
     assert {(run.intrinsic.alpha, run.ppo.extrinsic_scale) for run in published_rows} == {(1.0, 1.0)}
     limits = {"MR": 5e6, "KC": 20e6, "OM": 30e6}  # at most half of what the paper needed, explored in half of that
     assert all(run.total_steps <= limits[run.task[:2]] for run in runs)

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import tyro
 
+import bebold
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.gridworld.tasks import TASKS
@@ -128,7 +129,7 @@ class Watch:
             return 0
         frames = [f for seed in seeds for f in record_episode(policy, config.task, seed=seed, greedy=self.greedy)]
         write_video(frames, out, fps=self.fps)
-        print(f"{out}: {self.episodes} episodes, {len(frames)} frames")
+        print(f"{out}: {self.episodes} episode{'s' * (self.episodes > 1)}, {len(frames)} frames")
         return 0
 
 
@@ -148,6 +149,8 @@ class Report:
     """Also write the table to this file, one line a run."""
     tables: Path | None = None
     """Also write tables over seeds to this Markdown file: returns, tasks solved, steps to solve, repaired levels."""
+    title: str = "Results"
+    """Heading of these tables."""
     aggregate: Path | None = None
     """Also draw the interquartile mean over all tasks and seeds, relative to the paper's returns."""
     record: Path | None = None
@@ -177,7 +180,7 @@ class Report:
             report.write_csv(results, self.csv)
             print(f"{self.csv}: one line a run")
         if self.tables is not None:
-            tables.write(results, self.tables)
+            tables.write(results, self.tables, title=self.title)
             print(f"{self.tables}: tables over seeds")
         if self.aggregate is not None:
             aggregate.plot(results, self.aggregate)
@@ -220,7 +223,8 @@ class Sweep:
             )
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
-        print(f"{self.root}: {len(folders)} runs are done; `bebold report {self.root}` draws them")
+        done = "1 run is done" if len(folders) == 1 else f"{len(folders)} runs are done"
+        print(f"{self.root}: {done}; `bebold report {self.root}` draws them")
         return 0
 
 
@@ -228,8 +232,8 @@ class Sweep:
 class Reproduce:
     """Make the tables and figures of one of the paper's experiments or studies, and train what they need.
 
-    Where that is a night's work or more, it says so at first; Ctrl-C saves and stops, and the same command goes on. The
-    studies corridor, two-corridors and noise take minutes and start anew.
+    It says first how many steps that is: two cores take about 100 million an hour. Ctrl-C saves and stops, and the same
+    command goes on. The studies corridor, two-corridors and noise take minutes and start anew.
     """
 
     experiment: Annotated[str, tyro.conf.Positional]
@@ -256,7 +260,7 @@ class Reproduce:
             folder = reproduce(self.experiment, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet)
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
-        print(f"{folder}: tables (tables.md, *.csv), figures (*.png), and compact records of runs")
+        print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
         return 0
 
 
@@ -275,18 +279,19 @@ class Bench:
 
 @dataclass(frozen=True)
 class Tasks:
-    """List the tasks: id, the paper's short name, family, grid, step limit, the paper's return."""
+    """List the tasks: id, the paper's short name, family, grid, step limit, the paper's return, steps of a run."""
 
     def run(self) -> int:
         from bebold.experiments.published import published_return
 
-        line = "{:<42} {:<10} {:<18} {:>7} {:>6} {:>6}".format
-        print(line("id", "short", "family", "grid", "limit", "paper"))
+        line = "{:<42} {:<10} {:<18} {:>7} {:>6} {:>6} {:>11}".format
+        print(line("id", "short", "family", "grid", "limit", "paper", "steps"))
         for task in TASKS:
             paper = published_return(task.short or "")
             grid = f"{task.width}x{task.height}"
             shown = "" if paper is None else f"{paper:.2f}"
-            print(line(task.id, task.short or "", task.family, grid, task.max_steps, shown))
+            steps = f"{preset(task=task.id).total_steps:,}"
+            print(line(task.id, task.short or "", task.family, grid, task.max_steps, shown, steps))
         return 0
 
 
@@ -295,7 +300,7 @@ class Demo:
     """Train BeBold on KeyCorridorS3R3 until solved, play it on Farama's environment, draw the result."""
 
     root: Path = Path("runs")
-    """Where the run folder is made; a run that is there already is gone on with."""
+    """Where the run folder is made; a run that is there already is resumed."""
     quiet: bool = False
     """A plain line every half minute in place of the bar, for logs."""
 
@@ -318,6 +323,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 (the run failed), 2 (usage), or 128 + the signal."""
     logging.basicConfig(format="bebold: %(message)s", level=logging.WARNING)
     argv = sys.argv[1:] if argv is None else argv
+    if list(argv) == ["--version"]:
+        print(f"bebold {bebold.__version__}")
+        return 0
     try:
         command = tyro.extras.subcommand_cli_from_dict(
             COMMANDS | {"train": _train_from(argv)},

@@ -61,12 +61,13 @@ class PPOConfig:
     """Weight of the value loss (measured: at the usual 0.5 its gradient upsets the policy once rewards come)."""
     huber_delta: float | None = None
     """An error of the values beyond this counts linearly, not squared; 0: all are squared. None takes the task family's
-    own: 3 for ObstructedMaze (measured: OMFull ends at .92 with 1, at .96 with 3), else 1 (measured: with 2, 3 or 0
-    MultiRoom-N12-S10's policy falls apart for a while once the bonus is gone)."""
+    own: 3 for ObstructedMaze (measured, seed 11: OMFull ends at .92 with 1, at .95 with 3), else 1 (measured: with 2, 3
+    or 0 MultiRoom-N12-S10's policy falls apart for a while once the bonus is gone)."""
     extrinsic_scale: float = 10.0
     """Factor on the environment's reward. 1 in the paper; 10 keeps it above the bonus (measured); 0: bonus alone."""
     bootstrap_timeouts: bool = True
-    """Whether the value of the last observation stands for what a time-out cut off. False in the paper's code."""
+    """On: the value of the last observation stands for what a time-out cut off. Off, as in the paper's code: nothing
+    does."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class IMPALAConfig:
     reward_clip: float = 1.0
     """r_e + β r_i is clamped to ± this (BeBold's released settings); 0: it is not."""
     bootstrap_timeouts: bool = False
-    """Whether the value of the last observation stands for what a time-out cut off. False in the paper's code."""
+    """On: the value of the last observation stands for what a time-out cut off. Off, as in the paper's code: nothing
+    does."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ class RNDConfig:
     predictor_layers: int = 3
     """Hidden layers of the predictor φ'; one more than the target (Burda et al. 2018)."""
     normalise_target: bool = True
-    """Give φ unit norm and start φ' at zero, so that an unseen input has error 1 whatever it shows (measured)."""
+    """On: φ has unit norm and φ' starts at zero, so that an unseen input has error 1 whatever it shows (measured). Off:
+    both are plain networks."""
     loss: Literal["norm", "square"] = "norm"
     """Mean norm (as the bonus) or mean square of the error."""
     loss_scale: float = 1.0
@@ -228,9 +231,9 @@ class EvaluationConfig:
     """Progress evaluation during training, on the fast engine, on levels that training never draws."""
 
     interval: int = 250_000
-    """Environment steps between evaluations; 0 turns them off (protocol: docs/research-log.md)."""
+    """Environment steps between evaluations; 0 turns them off (protocol: docs/reproduction.md)."""
     episodes: int = 128
-    """Held-out levels, the same each time; actions are sampled (protocol: docs/research-log.md)."""
+    """Held-out levels, the same each time; actions are sampled (protocol: docs/reproduction.md)."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,8 @@ class TrainConfig:
     seed: int = 1
     """Same seed, same machine, same number of workers: same numbers."""
     total_steps: int = 10_000_000
-    """Environment steps in all."""
+    """Environment steps in all, with which schedules end. `bebold train` takes what our tables give the task
+    (`bebold tasks`)."""
     stop_when_solved: bool = False
     """Stop at three evaluations in a row at 95 % of the paper's return."""
     num_envs: int = 256
@@ -273,7 +277,7 @@ class TrainConfig:
     """Data-parallel processes; 0: one per core, or one for a GPU. The global batch does not depend on it."""
     policy_lag: int = 0
     """Updates between the weights that act and those that learn from it. From 1 on the next rollout is collected while
-    the learner learns from one before. V-trace corrects for it."""
+    the learner learns from one before. V-trace (`learner impala`) corrects for it; PPO has only its clipped ratio."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: CUDA when there is one."""
     checkpoint_interval: float = 60.0

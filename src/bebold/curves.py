@@ -69,6 +69,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
     figure, panels = _panels(groups)
     for task, panel in panels.items():
         draw_task(panel, task, {name: runs for (of, name), runs in groups.items() if of == task}, look)
+    _share_labels(list(panels.values()))
     # One key for all panels, below them: inside it would hide curves.
     add_key(figure, list(panels.values()), caption(groups))
     save(figure, path)
@@ -83,11 +84,12 @@ def caption(groups: Groups) -> str:
     return "; ".join(parts)
 
 
-def plot_metric(results: Sequence[Result], key: str, label: str, path: Path) -> None:
+def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path: Path) -> None:
     """One PNG of a logged metric on a logarithmic axis: a panel a task, a line a run, of means over `SHARES` of it.
 
     Parameters
     ----------
+    keys : of the metric; the means of several are multiplied
     label : what the axis is called
 
     Raises
@@ -100,9 +102,12 @@ def plot_metric(results: Sequence[Result], key: str, label: str, path: Path) -> 
     for (task, name), runs in groups.items():
         for number, run in enumerate(runs):
             metrics = read_metrics(run.folder)
-            steps, values = binned(metrics["steps"], metrics.get(key, np.full(len(metrics["steps"]), np.nan)))
+            unknown = np.full(len(metrics["steps"]), np.nan)
+            parts = [binned(metrics["steps"], metrics.get(key, unknown)) for key in keys]
+            steps, values = parts[0][0], np.prod([values for _, values in parts], axis=0)
             style = {**look[name], "linewidth": 1.8, "label": name if number == 0 else None}
-            panels[task].plot(steps / 1e6, np.where(values > 0, values, np.nan), **style)
+            shown = values > 0  # neither what is unknown nor what has no logarithm
+            panels[task].plot(steps[shown] / 1e6, values[shown], **style)
     for task, panel in panels.items():
         panel.set_title(task)
         panel.set_xlabel("environment steps (millions)")
@@ -110,34 +115,46 @@ def plot_metric(results: Sequence[Result], key: str, label: str, path: Path) -> 
         panel.set_yscale("log")
         panel.set_xlim(left=0)
         tidy(panel)
+    _share_labels(list(panels.values()))
     add_key(figure, list(panels.values()), f"a line a seed; each point the mean over 1/{SHARES} of the run")
     save(figure, path)
 
 
 def binned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of the known values over `SHARES` equal stretches of the steps, and each stretch's middle."""
-    known = np.isfinite(values)
-    steps, values = steps[known], values[known]
+    """Means of the known values over `SHARES` equal stretches of the steps, NaN where none is, and their middles."""
     if not len(steps):
         return np.zeros(0), np.zeros(0)
     edges = np.linspace(0, steps[-1], SHARES + 1)
-    places = np.clip(np.searchsorted(edges, steps) - 1, 0, SHARES - 1)
+    known = np.isfinite(values)
+    places = np.clip(np.searchsorted(edges, steps[known]) - 1, 0, SHARES - 1)
     counts = np.bincount(places, minlength=SHARES)
-    sums = np.bincount(places, weights=values, minlength=SHARES)
-    there = counts > 0
-    return ((edges[:-1] + edges[1:]) / 2)[there], sums[there] / counts[there]
+    sums = np.bincount(places, weights=values[known], minlength=SHARES)
+    return (edges[:-1] + edges[1:]) / 2, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _panels(groups: Groups) -> tuple[Figure, dict[str, Axes]]:
     """A figure with a panel for each task."""
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    columns = len(tasks) if len(tasks) <= 3 else math.ceil(math.sqrt(len(tasks)))
+    columns = min(len(tasks), 3 if len(tasks) <= 12 else 4)
     rows = math.ceil(len(tasks) / columns)
-    figure = new_figure(1.2 + 4.4 * columns, 0.9 + 3.2 * rows)
+    scale = 1.0 if len(tasks) <= 3 else 0.72  # many panels are shown smaller, and their letters must be read
+    figure = new_figure(1.2 + 4.4 * scale * columns, 0.9 + 3.2 * scale * rows)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel in panels[len(tasks) :]:
         panel.set_axis_off()
     return figure, dict(zip(tasks, panels, strict=False))
+
+
+def _share_labels(panels: Sequence[Axes]) -> None:
+    """Leave what all panels call an axis at the left and below the lowest of each column."""
+    for name in ("xlabel", "ylabel"):
+        if len({getattr(panel, f"get_{name}")() for panel in panels}) > 1:
+            continue
+        for index, panel in enumerate(panels):
+            columns = panel.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
+            outer = index % columns == 0 if name == "ylabel" else index + columns >= len(panels)
+            if not outer:
+                getattr(panel, f"set_{name}")("")
 
 
 def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]]], path: Path) -> None:
@@ -231,7 +248,7 @@ def draw_task(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], lo
             panel.fill_between(steps, low, high, color=look[name]["color"], alpha=0.15, linewidth=0)
         elif len(curves) > 1:
             for curve in curves:
-                panel.plot(*curve, **look[name], linewidth=0.8, alpha=0.4)
+                panel.plot(*curve, **look[name], linewidth=0.8, alpha=0.6)
         panel.plot(steps, mean, **look[name], linewidth=2.2, label=name)
     paper = published_return(task)
     if paper is not None:

@@ -27,6 +27,8 @@ def read_sweep(path: Path) -> list[TrainConfig]:
     ------
     UsageError : the file cannot be read, or asks for what there is not
     """
+    if not path.exists():
+        raise UsageError(f"there is no file {path}; docs/sweeps.md says what it is to hold")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

@@ -8,9 +8,12 @@ from typing import get_args
 
 from bebold.config import ICMConfig, IMPALAConfig, IntrinsicConfig, NetworkConfig, Preset, RNDConfig, TrainConfig
 from bebold.errors import look_up
+from bebold.experiments import static, table2
 from bebold.gridworld.tasks import find_task
 
 PRESETS = get_args(Preset)
+BUDGETS = static.STEPS | table2.STEPS
+"""Environment steps of a run on each task that our tables have, by the paper's short name or else the id."""
 UNROLL = 100
 """Steps of an update in all of these papers. Their losses are sums over it, ours means."""
 
@@ -18,8 +21,9 @@ UNROLL = 100
 def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3") -> TrainConfig:
     """The settings of a preset for a method on a task.
 
-    fast: ours, the same for all. paper: networks, inputs, learner and coefficients of the paper that the method comes
-    from, as far as known (docs/methods.md); methods without a paper of their own take BeBold's.
+    fast: ours, the same for all methods, with the steps that our tables give the task. paper: networks, inputs, learner
+    and coefficients of the paper that the method comes from, as far as known (docs/methods.md); methods without a paper
+    of their own take BeBold's.
 
     Raises
     ------
@@ -28,8 +32,9 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
     """
     look_up("preset", name, dict.fromkeys(PRESETS))
     config = TrainConfig(method=method, task=task)
+    known = find_task(task)
     if name == "fast":
-        return config
+        return replace(config, total_steps=BUDGETS.get(known.short or known.id, config.total_steps))
     config = replace(
         config,
         preset="paper",

@@ -124,8 +124,10 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 
     Raises
     ------
-    UsageError : a path holds no run
+    UsageError : there are no paths, or one holds no run
     """
+    if not paths:
+        raise UsageError("name run folders, or folders that hold some, such as: bebold report runs")
     folders: dict[Path, None] = {}
     for path in paths:
         below = [path] if (path / "config.yaml").exists() else sorted(p.parent for p in path.rglob("config.yaml"))

@@ -62,7 +62,7 @@ def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, qu
         aggregate.plot(results, folder / "aggregate.png")
     if experiment.grid:
         curves.plot_grid(results, experiment.grid, folder / "grid.png")
-    if experiment.metric:
-        curves.plot_metric(results, *experiment.metric, folder / "metric.png")
+    for figure, (keys, label) in experiment.metrics.items():
+        curves.plot_metric(results, keys, label, folder / f"{figure}.png")
     record.record(results, folder / "records")
     return folder

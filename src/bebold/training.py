@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,8 @@ from bebold.progress import Progress
 from bebold.runs import Run
 from bebold.settings import resolve, validate
 from bebold.trainer import Trainer, choose_device
+
+log = logging.getLogger(__name__)
 
 GO_ON, SAVE, STOP = range(3)
 
@@ -55,7 +58,7 @@ def resume(
 
     Raises
     ------
-    UsageError : there is no run in `folder`, or its settings are impossible
+    UsageError : there is no run in `folder`, its settings are impossible, or it has taken more steps already
     RunError : the run cannot go on; its last checkpoint is intact
     Interrupted : SIGINT or SIGTERM came; everything is saved
     """
@@ -71,6 +74,11 @@ def resume(
             if workers is not None and workers.size != config.workers:
                 raise UsageError(f"this run has {config.workers} workers; start torchrun with as many")
             saved = run.load()
+            taken = 0 if saved is None else saved["steps"]
+            if total_steps is not None and total_steps < min(taken, run.config.total_steps):
+                raise UsageError(
+                    f"{folder} has taken {taken:,} steps already; total_steps is {total_steps:,} and must be more"
+                )
             run.write_config(config)
             run.rewind(-1 if saved is None else saved["steps"])
             _lead(run, saved, workers, quiet)
@@ -137,6 +145,8 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
         if saved is not None:
             parts = trainer.parts(saved)
             trainer.restore(parts[0])
+        if trainer.finished and not quiet:
+            log.warning(f"{run.folder} was finished, at {trainer.steps:,} steps; with total_steps it goes on")
         if workers is None:
             peers.start("bebold.training")
         peers.hand_out([(config, part, run.folder) for part in parts])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from bebold.config import EvaluationConfig, TrainConfig
 
@@ -22,8 +22,8 @@ class Experiment:
     """A few of them, cut to seconds: the same path, no result."""
     grid: Sequence[Sequence[tuple[str, str]]] = ()
     """Where settings are varied along two axes: rows of panels, each a label and its title."""
-    metric: tuple[str, str] | None = None
-    """A key of the logs to be drawn over time beside the returns, and what its axis is called."""
+    metrics: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
+    """What else to draw over time: the figure's name, keys of the logs that are multiplied, what the axis is called."""
 
 
 def cut_short(config: TrainConfig) -> TrainConfig:

@@ -228,7 +228,7 @@ def find_task(name: str | Task) -> Task:
     by_lower_case = {known.lower(): known for known in _BY_NAME}
     close = difflib.get_close_matches(bare.lower(), by_lower_case, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(by_lower_case[match] for match in close)}? " if close else ""
-    raise UnknownTask(f"Unknown task {name!r}: {hint}`bebold tasks` lists all of them.")
+    raise UnknownTask(f"Unknown task {name!r}: {hint}`bebold tasks` lists the MiniGrid tasks there are.")
 
 
 def has_repaired(name: str | Task) -> bool:
