@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,16 @@ def test_the_example_of_a_new_method_trains(monkeypatch: pytest.MonkeyPatch, tmp
     assert config.method == "change"
     text = (folder / "metrics.jsonl").read_text()
     assert '"intrinsic/novelty_mean"' in text
+
+
+def test_the_example_of_a_training_loop_pays_first_visits() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "own-training-loop.md").read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "own-training-loop.md", "exec"), names)
+    rollout, bonus = names["rollout"], names["bonus"]
+    assert bonus.shape == (40, 8) and bonus.any()
+    assert not bonus[rollout.episodic_count[1:] > 1].any()
+    assert names["stats"]["intrinsic/predictor_loss"] > 0
 
 
 def _small(config: bebold.TrainConfig, **changes: int) -> bebold.TrainConfig:

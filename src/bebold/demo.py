@@ -1,4 +1,4 @@
-"""The first thing to run: a task that chance never solves, learnt, judged and drawn."""
+"""The first thing to run: a small task of the paper, learnt, judged and drawn."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def reproduce(name: str, out: Path, *, at_once: int = 0, smoke: bool = False, qu
     """Train and judge all runs of an experiment, and write its tables and figures; returns the folder of these.
 
     These lie in `out/<name>`. The run folders of all experiments lie in `out/runs`: what two of them ask for is trained
-    once, and runs that are there already are gone on with, or left alone if they are done.
+    once, and runs that are there already are resumed, or left alone if they are done.
 
     Parameters
     ----------

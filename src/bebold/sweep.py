@@ -1,4 +1,4 @@
-"""Many runs, some at a time: each trained or gone on with, then judged; what is done already is left alone."""
+"""Many runs, some at a time: each trained or resumed, then judged; what is done already is left alone."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def _trained(config: TrainConfig, folder: Path) -> bool:
         return False
     records = last_records(folder)
     if not records or records[-1]["steps"] != steps:
-        return False  # it was gone on with since
+        return False  # it was resumed since
     return steps >= config.total_steps or (config.stop_when_solved and solved)
 
 
