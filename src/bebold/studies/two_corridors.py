@@ -221,7 +221,7 @@ def _draw_phi(panel: Axes) -> None:
         panel.loglog(n, values[n], color=colour, linewidth=2, label=f"α = {step_size}")
     panel.loglog(n, 1.0 / n, color="#444444", linestyle="--", linewidth=1.2, label="1 / n")
     panel.set_ylim(bottom=5e-6)
-    panel.set(title="Q of a corridor per cell, φ(n)", xlabel="passes n of the corridor", ylabel="φ(n), bonus per cell")
+    panel.set(title="Q of a corridor per cell, φ(n)", xlabel="passes n of the corridor", ylabel="φ(n)")
     panel.legend(frameon=False, fontsize="small")
     tidy(panel)
 
@@ -236,7 +236,7 @@ def _draw_switch(panel: Axes) -> None:
     panel.loglog(ends, ends, color="#444444", linestyle="--", linewidth=1.2, label="the estimate")
     panel.set(
         title="A greedy agent's first switch",
-        xlabel="estimate T_l / (T_r α), passes",
+        xlabel="estimate: long / (short · α), passes",
         ylabel="passes of the long corridor",
     )
     panel.legend(frameon=False, fontsize="small")
@@ -262,7 +262,7 @@ def _draw_shares(
         color="#000000",
         linestyle="-.",
         linewidth=1.2,
-        label=f"BeBold, {lengths[0]} cells",
+        label=f"BeBold, {lengths[0]} cells, simulated",
     )
     panel.set_xscale("log")
     panel.set(
