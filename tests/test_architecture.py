@@ -15,7 +15,19 @@ import bebold
 PACKAGE = Path(bebold.__file__).parent
 
 ROOMS = [
-    {"errors", "config", "rollout", "jit", "hashing", "products", "encoding", "convolutions", "optimise", "guide"},
+    {
+        "errors",
+        "config",
+        "rollout",
+        "jit",
+        "hashing",
+        "products",
+        "views",
+        "encoding",
+        "convolutions",
+        "optimise",
+        "guide",
+    },
     {"experiments"},
     {"gridworld"},
     {"envs"},

@@ -311,7 +311,7 @@ def test_workers_share_one_teacher(tmp_path):
 
 def test_the_whole_grid_is_shown_to_those_who_ask():
     small = replace(SMALL, num_envs=4)
-    for method, names in {"bebold": {"image"}, "amigo": {"grid", "goal"}}.items():
+    for method, names in {"bebold": {"image"}, "amigo": {"grid", "goal", "image"}}.items():
         trainer = Trainer(resolve(replace(small, method=method)), Workers())
         assert trainer.policy.needs == names
         assert trainer.pipeline.collector.envs.full_grid == ("grid" in names)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from bebold.config import NetworkConfig
-from bebold.encoding import CellEmbedding, touched
+from bebold.encoding import CellEmbedding
 from bebold.networks import Policy
 from bebold.products import dense, product, round_up
+from bebold.views import touched
 
 CHANNELS = 32
 LAYERS = 5

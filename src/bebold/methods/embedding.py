@@ -8,8 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bebold.encoding import OneHotLinear, touched
+from bebold.encoding import OneHotLinear
 from bebold.errors import UsageError
+from bebold.views import touched
 
 SOURCES = {
     "onehot": "image",

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bebold.encoding import touched
 from bebold.errors import UsageError
 from bebold.hashing import hash_rows
+from bebold.views import touched
 
 Arrays = Mapping[str, np.ndarray]
 KeyFunction = Callable[[Arrays, Arrays], np.ndarray]
