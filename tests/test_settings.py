@@ -13,6 +13,7 @@ from bebold import settings
 from bebold.config import (
     AMIGoConfig,
     EvaluationConfig,
+    ICMConfig,
     IMPALAConfig,
     IntrinsicConfig,
     MapsConfig,
@@ -24,7 +25,7 @@ from bebold.config import (
 from bebold.errors import UsageError
 from bebold.evaluation import PROGRESS_SEED, TEST_SEED
 from bebold.gridworld.tasks import UnknownTask
-from bebold.settings import from_yaml, to_yaml, validate, worker_count
+from bebold.settings import differences, from_yaml, to_yaml, validate, worker_count
 
 CONFIG = TrainConfig(task="KCS4R3", method="rnd", seed=3)
 
@@ -213,3 +214,14 @@ def test_workers_share_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker_count(minibatched) == 4  # of 6 cores: 256 / 4 does not divide by 6 or 5
     assert worker_count(replace(minibatched, workers=3)) == 3
     validate(minibatched)
+
+
+def test_what_neither_run_reads_makes_no_difference():
+    one, icm = TrainConfig(), IntrinsicConfig(icm=ICMConfig(forward_loss=3.0))
+    assert differences(one, replace(one, intrinsic=icm), set()) == []
+    assert differences(one, replace(one, impala=IMPALAConfig(entropy=0.5)), set()) == []
+    assert differences(one, replace(one, ppo=PPOConfig(entropy=0.5)), set()) == [("ppo.entropy", 5e-3, 0.5)]
+    ride = replace(one, method="ride")
+    assert differences(ride, replace(ride, intrinsic=icm), set()) == [("intrinsic.icm.forward_loss", 0.01, 3.0)]
+    names = {name for name, _, _ in differences(one, replace(ride, intrinsic=icm), set())}
+    assert names == {"method", "intrinsic.icm.forward_loss"}

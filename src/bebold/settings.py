@@ -314,9 +314,28 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tuple[str, Any, Any]]:
-    """The settings in which two runs differ, and both values; `free` are those that may, groups included."""
+    """The settings in which two runs differ, and both values; `free` are those that may, groups included.
+
+    What neither of them reads, such as the numbers of ICM where the method is another, makes no difference.
+    """
     pairs = zip(flat(asdict(one)), flat(asdict(other)), strict=True)
-    return [(name, a, b) for (name, a), (_, b) in pairs if a != b and name.split(".")[0] not in free]
+    idle = tuple(_unread(one) & _unread(other))
+    different = ((name, a, b) for (name, a), (_, b) in pairs if a != b and name.split(".")[0] not in free)
+    return [(name, a, b) for name, a, b in different if not name.startswith(idle)]
+
+
+def _unread(config: TrainConfig) -> set[str]:
+    """The groups of settings that a run does not read: the other learner's, and those of other novelties."""
+    from bebold.methods.recipes import RECIPES
+
+    read_by = {
+        "intrinsic.rnd.": ("rnd", "averaged-rnd"),
+        "intrinsic.icm.": ("error", "impact"),
+        "intrinsic.amigo.": ("goals",),
+    }
+    recipe = RECIPES.get(config.method)  # a run may be of a method that is not known here
+    unread = {group for group, novelties in read_by.items() if recipe and recipe.novelty not in novelties}
+    return unread | {"ppo." if config.learner == "impala" else "impala."}
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
