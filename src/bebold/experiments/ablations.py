@@ -13,12 +13,12 @@ from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 from bebold.experiments.table2 import STEPS
 
 TASKS = ("KCS4R3", "KCS5R3", "MRN7S8", "MRN12S10")
-EQ3 = IntrinsicConfig(alpha=1.0)
+ALPHA1 = IntrinsicConfig(alpha=1.0)
 ARMS = (
     TrainConfig(method="bebold"),
-    TrainConfig(method="bebold", label="bebold-alpha1", intrinsic=EQ3),
-    TrainConfig(method="bebold-no-clip", label="bebold-no-clip-alpha1", intrinsic=EQ3),
-    TrainConfig(method="bebold-no-episodic", label="bebold-no-episodic-alpha1", intrinsic=EQ3),
+    TrainConfig(method="bebold", label="bebold-alpha1", intrinsic=ALPHA1),
+    TrainConfig(method="bebold-no-clip", label="bebold-no-clip-alpha1", intrinsic=ALPHA1),
+    TrainConfig(method="bebold-no-episodic", label="bebold-no-episodic-alpha1", intrinsic=ALPHA1),
     TrainConfig(method="rnd-episodic"),
     TrainConfig(method="episodic"),
 )
