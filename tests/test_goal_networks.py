@@ -7,7 +7,7 @@ from torch import nn
 from bebold import goal_networks, products
 from bebold.config import NetworkConfig
 from bebold.encoding import CellEmbedding
-from bebold.goal_networks import GoalActorCritic
+from bebold.goal_networks import GoalActorCritic, convolve_goal
 
 
 def make_policy(shape=(9, 7, 3), heads=1):
@@ -54,6 +54,41 @@ def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
             x = nn.functional.elu(policy.first(torch.cat((x.flatten(1), held), dim=1)))
             x = policy.head(nn.functional.elu(policy.second(x)))[0]
             torch.testing.assert_close(torch.cat((logits[t, b], value[t, b])), x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(5, 5), (8, 7), (25, 25)])
+def test_the_first_layer_and_its_gradients_are_those_of_a_convolution(size):
+    policy, grid, goal = make_policy((*size, 3)), random_grids(6, *size), torch.randint(size[0] * size[1], (6,))
+    layer, vectors = policy.convolutions[0], policy.embedding.table()
+    marks = nn.functional.one_hot(goal, size[0] * size[1]).view(6, *size, 1)
+    plain = layer(torch.cat((policy.embedding(grid), marks), dim=-1).permute(0, 3, 1, 2))
+    ours = convolve_goal(grid, goal, vectors, layer)
+    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    parts = [*policy.embedding.parameters(), layer.weight, layer.bias]
+    pull = torch.randn(plain.shape)
+    for a, b in zip(torch.autograd.grad(ours, parts, pull), torch.autograd.grad(plain, parts, pull), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_equal_inputs_are_seen_once(monkeypatch):
+    policy, grid = make_policy(), random_grids(1, 2, 9, 7).repeat(5, 1, 1, 1, 1)
+    goal = torch.tensor([[3, 5]] * 4 + [[3, 6]])
+    image = random_grids(1, 2, 7, 7, seed=1).repeat(5, 1, 1, 1, 1)
+    image[1, 0, 3, 6] = 1 + image[1, 0, 3, 6]  # another load
+    sizes, features = [], policy.features
+    monkeypatch.setattr(policy, "features", lambda *parts: sizes.append(len(parts[0])) or features(*parts))
+    monkeypatch.setattr(goal_networks, "round_up", lambda index: index)
+    logits, *_ = policy.unroll({"grid": grid, "goal": goal, "image": image}, policy.initial_state(2), torch.zeros(5, 2))
+    assert sizes == [4]  # of two environments; once with another goal, once with another load
+    assert torch.equal(logits[0], logits[2])
+    assert not torch.isclose(logits[0, 0], logits[1, 0]).all() and not torch.isclose(logits[0, 1], logits[4, 1]).all()
+
+
+def test_codes_of_no_cell_are_refused():
+    policy = make_policy((5, 5, 3))
+    grid = torch.full((1, 5, 5, 3), 255, dtype=torch.uint8)
+    with pytest.raises(ValueError, match="no codes of MiniGrid"):
+        convolve_goal(grid, torch.zeros(1, dtype=torch.int64), policy.embedding.table(), policy.convolutions[0])
 
 
 def test_acting_step_by_step_is_unrolling():

@@ -14,6 +14,7 @@ from bebold.jit import jit
 OBJECTS, COLOURS, STATES = 11, 6, 4
 """Codes of a MiniGrid cell: object type, colour, state. Doors use three states, agents four."""
 CELL_WIDTH = OBJECTS + COLOURS + STATES
+KINDS = OBJECTS * COLOURS * STATES
 
 
 class OneHot(nn.Module):
@@ -34,9 +35,7 @@ class OneHot(nn.Module):
         self.register_buffer("table", torch.cat(parts, dim=1).to(dtype), persistent=False)
 
     def forward(self, cells: Tensor) -> Tensor:
-        codes = cells.flatten(1, -2).to(torch.int32)
-        joint = (codes[..., 0] * COLOURS + codes[..., 1]) * STATES + codes[..., 2]
-        return nn.functional.embedding(joint, self.table).flatten(1)
+        return nn.functional.embedding(kinds(cells.flatten(1, -2)), self.table).flatten(1)
 
 
 class OneHotLinear(nn.Module):
@@ -67,9 +66,9 @@ class OneHotLinear(nn.Module):
         if len(cells) < 256 and not torch.is_grad_enabled():  # acting: the table would cost more than it saves
             rows = cells.flatten(1) + self.row_of_code
             return nn.functional.embedding_bag(rows, self.weight, mode="sum") + self.bias
-        row, kinds = map(torch.from_numpy, _rows_of_kinds(cells.flatten(1).numpy(), COLOURS, STATES))
-        table = self.onehot.table[kinds] @ self.weight.unflatten(0, (self.cells, CELL_WIDTH))
-        return _SumOfRows.apply(row, table.flatten(0, 1)) + self.bias
+        row, found = map(torch.from_numpy, _rows_of_kinds(cells.flatten(1).numpy(), COLOURS, STATES))
+        table = self.onehot.table[found] @ self.weight.unflatten(0, (self.cells, CELL_WIDTH))
+        return SumOfRows.apply(row, table.flatten(0, 1)) + self.bias
 
 
 class CellEmbedding(nn.Module):
@@ -81,14 +80,15 @@ class CellEmbedding(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        kinds = zip((OBJECTS, COLOURS, STATES), self.SIZES, strict=True)
-        self.objects, self.colours, self.states = (nn.Parameter(torch.randn(*shape)) for shape in kinds)
+        shapes = zip((OBJECTS, COLOURS, STATES), self.SIZES, strict=True)
+        self.objects, self.colours, self.states = (nn.Parameter(torch.randn(*shape)) for shape in shapes)
 
     def forward(self, cells: Tensor) -> Tensor:
-        codes = cells.int()
-        joint = (codes[..., 0] * COLOURS + codes[..., 1]) * STATES + codes[..., 2]
-        # Of every kind of cell, in the order of their joint codes; then there is one look-up a cell, not three.
-        table = torch.cat(
+        return nn.functional.embedding(kinds(cells), self.table())
+
+    def table(self) -> Tensor:
+        """The vector of every kind of cell, `[KINDS, 10]`: then there is one look-up a cell, not three."""
+        return torch.cat(
             (
                 self.objects.repeat_interleave(COLOURS * STATES, dim=0),
                 self.colours.repeat_interleave(STATES, dim=0).repeat(OBJECTS, 1),
@@ -96,7 +96,12 @@ class CellEmbedding(nn.Module):
             ),
             dim=1,
         )
-        return nn.functional.embedding(joint, table)
+
+
+def kinds(cells: Tensor) -> Tensor:
+    """The joint code of each cell, below `KINDS`: uint8 `[..., 3]` to int32 `[...]`."""
+    codes = cells.int()
+    return (codes[..., 0] * COLOURS + codes[..., 1]) * STATES + codes[..., 2]
 
 
 def distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +140,7 @@ def _sortable_keys(rows: Tensor) -> Tensor:
     return keys ^ ((keys >> 29) & (2**35 - 1))
 
 
-class _SumOfRows(torch.autograd.Function):
+class SumOfRows(torch.autograd.Function):
     """Σ_c table[row[:, c]]: int32 `[N, C]`, float32 `[R, H]` to float32 `[N, H]`."""
 
     @staticmethod
