@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from bebold.cli import main
+from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
 from bebold.report import find_runs, read_result
 
 ROOT = Path(__file__).parents[1]
+TABLE2, ABLATIONS = EXPERIMENTS["table2"], EXPERIMENTS["ablations"]
 RECORDS = ROOT / "results" / "table2"
 
 
@@ -59,6 +61,20 @@ def test_the_readme_says_what_the_records_say(rows: list[dict[str, str]]) -> Non
         assert float(mean) == pytest.approx(np.mean([float(run["return_mean"]) for run in runs]), abs=6e-4)
         steps = [f"{int(run['steps_to_solve']) / 1e6:.1f}" if run["steps_to_solve"] else "-" for run in runs]
         assert solved.strip().split(", ") == steps
+
+
+def test_runs_beside_bebolds_may_give_up_only_once_each_of_its_seeds_had_solved_the_task(
+    rows: list[dict[str, str]],
+) -> None:
+    steps: dict[str, int] = {}
+    for row in rows:
+        if row["method"] == "bebold":
+            at = int(row["steps_to_solve"]) // 250_000 * 250_000  # evaluations come with the next update
+            steps[row["task"]] = max(steps.get(row["task"], 0), at)
+    runs = [run for run in TABLE2.runs + ABLATIONS.runs if run.name != "bebold"]
+    assert {run.task for run in runs if run.give_up_at} == set(TASKS) - {"MRN6", "MRN7S8", "MRN12S10", "KCS3R3"}
+    for run in runs:
+        assert run.give_up_at == 0 or run.give_up_at >= max(steps[run.task], 5_000_000)
 
 
 def test_bebold_solves_every_task_within_a_quarter_of_the_papers_steps(rows: list[dict[str, str]]) -> None:

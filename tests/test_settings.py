@@ -113,6 +113,11 @@ def test_numbers_as_people_write_them() -> None:
             TrainConfig(stop_when_solved=True, evaluation=EvaluationConfig(interval=0)),
             "stop_when_solved needs progress evaluations; set evaluation.interval",
         ),
+        (TrainConfig(give_up_at=-1), "give_up_at is -1; it must"),
+        (
+            TrainConfig(give_up_at=10, evaluation=EvaluationConfig(interval=0)),
+            "give_up_at needs progress evaluations; set evaluation.interval",
+        ),
         (
             TrainConfig(stop_when_solved=True, task="OM2Dlhb-v1"),
             "the paper gives none for OM2Dlhb-v1; set total_steps",

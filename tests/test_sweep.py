@@ -144,6 +144,28 @@ def test_every_run_is_trained_judged_and_done_once(
     assert sweep(configs, tmp_path, at_once=2, levels=8, quiet=True) == folders
 
 
+def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
+    hopeless = replace(CONFIG, task="KCS6R3", give_up_at=1500)
+    (folder,) = sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
+    before = metrics(folder)
+    assert max(line.get("eval/return_mean", 0.0) for line in before) == 0
+    assert 1500 <= before[-1]["steps"] < 2000
+    assert json.loads((folder / "evaluation.json").read_text())["steps"] == before[-1]["steps"]
+    assert not (folder / "evaluation-greedy.json").exists()
+    sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
+    assert metrics(folder) == before
+
+    sweep([replace(hopeless, give_up_at=0)], tmp_path, at_once=1, levels=2, quiet=True)
+    after = metrics(folder)
+    assert after[-1]["steps"] >= 3000 and after[: len(before)] == before
+    assert (folder / "evaluation-greedy.json").exists()
+
+
+def test_a_run_with_some_reward_does_not_give_up(tmp_path: Path) -> None:
+    (folder,) = sweep([replace(CONFIG, give_up_at=1500)], tmp_path, at_once=1, levels=2, quiet=True)
+    assert metrics(folder)[-1]["steps"] >= 3000
+
+
 def test_more_steps_are_gone_on_with_and_other_settings_refused(tmp_path: Path) -> None:
     (folder,) = sweep([CONFIG], tmp_path, at_once=1, levels=8, quiet=True)
     before = metrics(folder)

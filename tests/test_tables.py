@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bebold import aggregate, groups, report, tables
+from bebold import aggregate, curves, groups, report, tables
 from bebold.cli import main
 from bebold.config import EvaluationConfig, IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.errors import UsageError
@@ -232,6 +232,26 @@ def test_only_methods_with_the_same_tasks_are_aggregated(tmp_path: Path, caplog:
     assert imageio.imread(tmp_path / "aggregate.png").shape[1] == 1125
     with pytest.raises(UsageError, match="no run has a curve on a task of the paper's table"):
         aggregate.plot(runs[-1:], tmp_path / "none.png")
+
+
+def test_a_run_that_gave_up_stays_at_nothing_in_means(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"give_up_at": 2_000_000, "total_steps": 4_000_000}
+    runs = [
+        make_run(tmp_path, [0.0, 0.0], judged(0.0), **settings),
+        make_run(tmp_path, [0.0, 0.5, 0.6, 0.8], judged(0.8, 0.9), seed=2, total_steps=4_000_000),
+    ]
+    assert [run.gave_up for run in runs] == [True, False]
+    panel = curves.new_figure(4, 3).subplots()
+    curves.draw_task(panel, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
+    mean = next(line for line in panel.get_lines() if line.get_label() == "bebold")
+    np.testing.assert_allclose(mean.get_xydata(), [[1, 0], [2, 0.25], [3, 0.3], [4, 0.4]])
+    of = groups.group(runs)
+    assert groups.mixtures(of) == {}
+    assert "runs that gave up stay at 0" in curves.caption(of)
+    assert tables.steps(of).rows[0][5] == "2.0 to 4.0"
+    assert "gave up" in tables.steps(of).caption and "gave up" in tables.returns(of).caption
+    assert tables.returns(of).rows[0][2:5] == ("2", "0.400 ± 0.400", "0.900")
+    assert "gave up" not in tables.steps(groups.group(runs[1:])).caption
 
 
 def test_the_report_of_a_set_of_runs(

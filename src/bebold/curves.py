@@ -79,6 +79,7 @@ def caption(groups: Groups) -> str:
     """What the lines and bands of `draw_task` are; nothing if each is of a single seed."""
     seeds = {len(runs) for runs in groups.values()}
     parts = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
+    parts += ["runs that gave up stay at 0"] if any(run.gave_up for runs in groups.values() for run in runs) else []
     parts += ["band: from the lowest of them to the highest"] if max(seeds) >= BAND else []
     parts += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     return "; ".join(parts)
@@ -242,8 +243,10 @@ def save(figure: Figure, path: Path) -> None:
 def draw_task(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], look: Mapping[str, Style]) -> None:
     """The runs of each name on one task: means over seeds, bands or thin lines for their spread, the paper's return."""
     for name, runs in groups.items():
-        curves = [(run.curve_steps / 1e6, run.curve_returns) for run in runs if len(run.curve_steps)]
-        steps, mean, low, high = summary(curves)
+        shown = [run for run in runs if len(run.curve_steps)]
+        curves = [(run.curve_steps / 1e6, run.curve_returns) for run in shown]
+        held = [run.held_curve for run in shown]
+        steps, mean, low, high = summary([(steps / 1e6, returns) for steps, returns in held])
         if len(curves) >= BAND:
             panel.fill_between(steps, low, high, color=look[name]["color"], alpha=0.15, linewidth=0)
         elif len(curves) > 1:

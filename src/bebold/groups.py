@@ -15,7 +15,7 @@ from bebold.settings import differences, resolve
 Groups = Mapping[tuple[str, str], Sequence[Result]]
 """The runs of each (task, name), by seed."""
 
-MAY_DIFFER = {"task", "seed", "label", "workers", "device", "checkpoint_interval", "evaluation"}
+MAY_DIFFER = {"task", "seed", "label", "workers", "device", "checkpoint_interval", "evaluation", "give_up_at"}
 """Settings that do not change what is learnt from a step. `task` is among them since one task has several names."""
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import numpy as np
 from bebold.checkpoint import replacing
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
-from bebold.experiments.published import published_return, solved_threshold, steps_to_solve
+from bebold.experiments.published import gives_up, published_return, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.runs import read_metrics, verdict_file
 from bebold.settings import commits, read_about, read_config
@@ -48,6 +48,8 @@ class Result:
     curve_returns: np.ndarray
     evaluated: bool
     """Whether the curve is of held-out levels; else it is the training return, smoothed."""
+    gave_up: bool
+    """Whether it stopped early, as none of its evaluations had shown a reward."""
     steps: int
     steps_to_solve: int | None
     minutes_to_solve: float
@@ -66,6 +68,16 @@ class Result:
     def name(self) -> str:
         """What its settings are called: the label, or else the method."""
         return self.config.name
+
+    @property
+    def held_curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and returns of the curve, which of a run that gave up stays where it was to the end of its budget."""
+        if not self.gave_up:
+            return self.curve_steps, self.curve_returns
+        return (
+            np.append(self.curve_steps, self.config.total_steps),
+            np.append(self.curve_returns, self.curve_returns[-1]),
+        )
 
     @property
     def last_return(self) -> float:
@@ -99,6 +111,7 @@ def read_result(folder: Path) -> Result:
     elapsed = metrics.get("time/elapsed", none)
     timed = np.isfinite(elapsed)
     last = int(steps[-1]) if len(steps) else 0
+    gave_up = last < config.total_steps and gives_up(config.give_up_at, last, list(judged[there]))
     solved = steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name))
     return Result(
         folder=folder,
@@ -107,6 +120,7 @@ def read_result(folder: Path) -> Result:
         curve_steps=curve_steps,
         curve_returns=curve_returns,
         evaluated=evaluated,
+        gave_up=gave_up,
         steps=last,
         steps_to_solve=solved,
         minutes_to_solve=_minutes(elapsed[timed & (steps <= (-1 if solved is None else solved))]),

@@ -27,6 +27,7 @@ T = TypeVar("T")
 MAY_BE_ZERO = {
     "seed",
     "max_episode_steps",
+    "give_up_at",
     "fixed_level",
     "workers",
     "checkpoint_interval",
@@ -69,6 +70,7 @@ LARGEST = {
     "total_steps": 10**12 - 1,  # twelve digits in a checkpoint's name
     "num_envs": 2**16,  # fewer than LEVELS
     "max_episode_steps": 10**9,
+    "give_up_at": 10**15,
     "fixed_level": SEEDS * LEVELS - 1,
     "unroll": 100_000,
     "workers": 1024,
@@ -290,6 +292,8 @@ def validate(config: TrainConfig) -> None:
             )
     if config.stop_when_solved and config.evaluation.interval == 0:
         raise UsageError("stop_when_solved needs progress evaluations; set evaluation.interval to 250000, say")
+    if config.give_up_at and config.evaluation.interval == 0:
+        raise UsageError("give_up_at needs progress evaluations; set evaluation.interval to 250000, say")
     if config.stop_when_solved and solved_threshold(task.short or "") is None:
         raise UsageError(
             f"stop_when_solved needs a return to reach, and the paper gives none for {task.short or task.id}; "

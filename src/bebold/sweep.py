@@ -20,6 +20,7 @@ from bebold.checkpoint import cannot_write
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import TEST_LEVELS
+from bebold.experiments.published import gives_up
 from bebold.gridworld.tasks import has_repaired
 from bebold.interrupts import Interrupted, caught_signals
 from bebold.parallel import die_with, interpreter
@@ -32,7 +33,7 @@ POLL = 1.0
 """Seconds between two looks at the runs."""
 LOG = "log.txt"
 """In each run folder: what its process said."""
-FREE = {"task", "label", "workers", "device", "checkpoint_interval", "total_steps", "stop_when_solved"}
+FREE = {"task", "label", "workers", "device", "checkpoint_interval", "total_steps", "stop_when_solved", "give_up_at"}
 """Settings in which a run found may differ from the run asked for: they do not change what a step teaches, or name the
 same folder."""
 SAY_EVERY = 60.0
@@ -105,7 +106,13 @@ def complete(config: TrainConfig, root: Path, levels: int) -> None:
     folder = run_folder(config, root)
     if not _trained(config, folder):
         if holds_run(folder):
-            resume(folder, total_steps=config.total_steps, stop_when_solved=config.stop_when_solved, quiet=True)
+            resume(
+                folder,
+                total_steps=config.total_steps,
+                stop_when_solved=config.stop_when_solved,
+                give_up_at=config.give_up_at,
+                quiet=True,
+            )
         else:
             train(config, root=root, quiet=True)
     # Whether the repaired levels are played depends on the verdict on the others.
@@ -304,16 +311,22 @@ def _trained(config: TrainConfig, folder: Path) -> bool:
     records = last_records(folder)
     if not records or records[-1]["steps"] != steps:
         return False  # it was resumed since
-    return steps >= config.total_steps or (config.stop_when_solved and solved)
+    if steps >= config.total_steps or (config.stop_when_solved and solved):
+        return True
+    result = read_result(folder)
+    return result.evaluated and gives_up(config.give_up_at, steps, list(result.curve_returns))
 
 
 def _missing_verdicts(folder: Path, levels: int) -> list[dict[str, bool]]:
     """What is still to be judged, as options of `judge`: sampled and greedy actions, and both on the repaired levels.
 
     The latter where there are any and the agent solves most of the others: one that fails would play to each time-out.
+    A run that gave up is played with sampled actions alone.
     """
     result = read_result(folder)
-    verdicts = [({"greedy": False}, result.sampled), ({"greedy": True}, result.greedy)]
+    verdicts = [({"greedy": False}, result.sampled)]
+    if not result.gave_up:
+        verdicts += [({"greedy": True}, result.greedy)]
     if has_repaired(result.task) and result.sampled.get("solved", 0.0) > 0.5:
         verdicts += [({"repaired": True, "greedy": False}, result.repaired)]
         verdicts += [({"repaired": True, "greedy": True}, result.repaired_greedy)]

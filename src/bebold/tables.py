@@ -103,7 +103,8 @@ def returns(groups: Groups) -> Table:
     return Table(
         "Returns",
         "Mean ± standard deviation over seeds of the final agents' mean returns in Farama's environment, with sampled "
-        f"actions, and with greedy ones{levels}. Seeds that `bebold eval` has not judged are left out.",
+        f"actions, and with greedy ones{levels}. Seeds that `bebold eval` has not judged are left out."
+        + _if_any_gave_up(groups, "Those that gave up are not played with greedy actions."),
         ("task", "method", "seeds", "return", "greedy", "paper"),
         rows,
         words=2,
@@ -150,7 +151,8 @@ def steps(groups: Groups) -> Table:
         )
     return Table(
         "Steps to solve",
-        f"Each seed in millions of environment steps; minutes are of work on so many cores. {CRITERION}",
+        f"Each seed in millions of environment steps; minutes are of work on so many cores. {CRITERION}"
+        + _if_any_gave_up(groups, "Seeds that gave up, having earned nothing in any evaluation, were trained less."),
         ("task", "method", "seeds", "solved at", "minutes to it", "trained", "minutes", "cores"),
         rows,
         words=2,
@@ -193,6 +195,10 @@ def _evaluated(groups: Groups) -> Groups:
         if solved_threshold(key[0]) is not None
     }
     return {key: runs for key, runs in known.items() if runs}
+
+
+def _if_any_gave_up(groups: Groups, sentence: str) -> str:
+    return f" {sentence}" if any(run.gave_up for runs in groups.values() for run in runs) else ""
 
 
 def _known(verdict: Mapping[str, Any], key: str) -> bool:

@@ -17,7 +17,7 @@ from bebold.config import TrainConfig
 from bebold.envs import make_envs
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import PROGRESS_SEED, make_policy, observation_shapes, play
-from bebold.experiments.published import solved_threshold, steps_to_solve
+from bebold.experiments.published import gives_up, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.learners import Learner, build_learner
 from bebold.mapper import Observer, build_observers
@@ -161,9 +161,10 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps are taken, or the task is solved and that is enough."""
+        """Whether all steps are taken; or the task is solved, and that is enough; or there is no hope."""
         solved = self.config.stop_when_solved and self.steps_to_solve is not None
-        return solved or self.steps >= self.config.total_steps
+        returns = [value for _, value in self.evaluations]
+        return solved or self.steps >= self.config.total_steps or gives_up(self.config.give_up_at, self.steps, returns)
 
     def state(self) -> dict[str, Any] | None:
         """The state of all workers, on rank 0; elsewhere None.

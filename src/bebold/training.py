@@ -49,12 +49,18 @@ def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False
 
 
 def resume(
-    folder: Path | str, *, total_steps: int | None = None, stop_when_solved: bool = False, quiet: bool = False
+    folder: Path | str,
+    *,
+    total_steps: int | None = None,
+    stop_when_solved: bool = False,
+    give_up_at: int = 0,
+    quiet: bool = False,
 ) -> Path:
     """Go on from the last checkpoint of a run folder.
 
     On the same machine the result equals that of a run which was never interrupted. With `total_steps` the run goes
-    on up to that many, also if it has solved its task before; with `stop_when_solved` no further than that.
+    on up to that many, also if it has solved its task before, or given up; with `stop_when_solved` and `give_up_at` no
+    further than these allow.
 
     Raises
     ------
@@ -68,7 +74,9 @@ def resume(
         with Run.open(Path(folder)) as run:
             config = run.config
             if total_steps is not None:
-                config = replace(config, total_steps=total_steps, stop_when_solved=stop_when_solved)
+                config = replace(
+                    config, total_steps=total_steps, stop_when_solved=stop_when_solved, give_up_at=give_up_at
+                )
             _check(config)
             config = resolve(config)
             if workers is not None and workers.size != config.workers:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bebold.config import IntrinsicConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
-from bebold.experiments.table2 import STEPS
+from bebold.experiments.table2 import run_of
 
 TASKS = ("KCS4R3", "KCS5R3", "MRN7S8", "MRN12S10")
 ALPHA1 = IntrinsicConfig(alpha=1.0)
@@ -25,12 +25,7 @@ ARMS = (
 """The criterion as tuned, and with the paper's α; without clipping; without the restriction; RND with the restriction,
 which is α 0; the restriction alone."""
 
-_RUNS = tuple(
-    replace(arm, task=task, seed=seed, total_steps=STEPS[task], workers=1)
-    for seed in REPORTED_SEEDS[:3]
-    for arm in ARMS
-    for task in TASKS
-)
+_RUNS = tuple(run_of(arm, task, seed) for seed in REPORTED_SEEDS[:3] for arm in ARMS for task in TASKS)
 
 ABLATIONS = Experiment(
     "ablations",

@@ -80,3 +80,8 @@ def steps_to_solve(steps: Sequence[int], returns: Sequence[float], threshold: fl
         if run == IN_A_ROW:
             return int(steps[index - IN_A_ROW + 1])
     return None
+
+
+def gives_up(give_up_at: int, steps: int, returns: Sequence[float]) -> bool:
+    """Whether a run stops after `steps`, as none of its evaluations so far ended with a mean return above 0."""
+    return 0 < give_up_at <= steps and len(returns) > 0 and max(returns) <= 0
