@@ -68,6 +68,25 @@ def test_the_first_layer_and_its_gradients_are_those_of_a_convolution(size):
     pull = torch.randn(plain.shape)
     for a, b in zip(torch.autograd.grad(ours, parts, pull), torch.autograd.grad(plain, parts, pull), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+    scattered = grid.transpose(1, 2).contiguous().transpose(1, 2)  # other strides, equal numbers
+    assert torch.equal(convolve_goal(scattered, goal, vectors, layer), ours)
+
+
+def test_gradients_are_those_of_seeing_every_input():
+    policy, generator = make_policy(), torch.Generator().manual_seed(2)
+    pick = torch.randint(5, (40, 3), generator=generator)  # 120 inputs of 5 kinds, so padding and repeats
+    grid, goal = random_grids(5, 9, 7)[pick], torch.randint(63, (5,), generator=generator)[pick]
+    image = random_grids(5, 7, 7, seed=1)[pick]
+    logits, value, _ = policy.unroll(
+        {"grid": grid, "goal": goal, "image": image}, policy.initial_state(3), torch.zeros(40, 3)
+    )
+    load = image[..., 3, 6, :].flatten(0, 1)
+    every = policy.head(policy.features(grid.flatten(0, 1), goal.flatten(), load))
+    parts, pull = list(policy.parameters()), torch.randn(120, 8, generator=generator)
+    ours = torch.cat((logits, value), dim=-1).flatten(0, 1)
+    torch.testing.assert_close(ours, every, rtol=1e-4, atol=1e-5)
+    for a, b in zip(torch.autograd.grad(ours, parts, pull), torch.autograd.grad(every, parts, pull), strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2 * float(b.abs().max()))  # bfloat16 products
 
 
 def test_equal_inputs_are_seen_once(monkeypatch):
@@ -87,7 +106,7 @@ def test_equal_inputs_are_seen_once(monkeypatch):
 def test_codes_of_no_cell_are_refused():
     policy = make_policy((5, 5, 3))
     grid = torch.full((1, 5, 5, 3), 255, dtype=torch.uint8)
-    with pytest.raises(ValueError, match="no codes of MiniGrid"):
+    with pytest.raises(ValueError, match="beyond those of MiniGrid"):
         convolve_goal(grid, torch.zeros(1, dtype=torch.int64), policy.embedding.table(), policy.convolutions[0])
 
 

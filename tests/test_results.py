@@ -69,12 +69,11 @@ def test_runs_beside_bebolds_may_give_up_only_once_each_of_its_seeds_had_solved_
     steps: dict[str, int] = {}
     for row in rows:
         if row["method"] == "bebold":
-            at = int(row["steps_to_solve"]) // 250_000 * 250_000  # evaluations come with the next update
-            steps[row["task"]] = max(steps.get(row["task"], 0), at)
+            steps[row["task"]] = max(steps.get(row["task"], 0), int(row["steps_to_solve"]))
     runs = [run for run in TABLE2.runs + ABLATIONS.runs if run.name != "bebold"]
-    assert {run.task for run in runs if run.give_up_at} == set(TASKS) - {"MRN6", "MRN7S8", "MRN12S10", "KCS3R3"}
+    short = {"MRN6", "MRN7S8", "MRN12S10", "KCS3R3"}
     for run in runs:
-        assert run.give_up_at == 0 or run.give_up_at >= max(steps[run.task], 5_000_000)
+        assert run.give_up_at == 0 if run.task in short else run.give_up_at >= max(steps[run.task], 5_000_000)
 
 
 def test_bebold_solves_every_task_within_a_quarter_of_the_papers_steps(rows: list[dict[str, str]]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bebold import report
 from bebold import sweep as module
 from bebold.cli import main
 from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
@@ -159,6 +160,14 @@ def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
     after = metrics(folder)
     assert after[-1]["steps"] >= 3000 and after[: len(before)] == before
     assert (folder / "evaluation-greedy.json").exists()
+
+
+def test_a_run_that_is_gone_on_with_gives_up_too(tmp_path: Path) -> None:
+    hopeless = replace(CONFIG, task="KCS6R3", total_steps=1000)
+    (folder,) = sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
+    sweep([replace(hopeless, total_steps=3000, give_up_at=1500)], tmp_path, at_once=1, levels=2, quiet=True)
+    assert 1500 <= metrics(folder)[-1]["steps"] < 2000
+    assert report.read_result(folder).gave_up
 
 
 def test_a_run_with_some_reward_does_not_give_up(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from bebold import aggregate, curves, groups, report, tables
 from bebold.cli import main
 from bebold.config import EvaluationConfig, IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.errors import UsageError
-from bebold.experiments.published import in_paper_order
+from bebold.experiments.published import gives_up, in_paper_order
 from bebold.report import Result
 from bebold.runs import Run
 from bebold.settings import differences
@@ -234,8 +234,15 @@ def test_only_methods_with_the_same_tasks_are_aggregated(tmp_path: Path, caplog:
         aggregate.plot(runs[-1:], tmp_path / "none.png")
 
 
+def test_a_run_gives_up_for_want_of_any_return_above_0() -> None:
+    assert gives_up(5, 5, [0.0, -0.1]) and gives_up(5, 9, [0.0])
+    assert not gives_up(5, 4, [0.0]) and not gives_up(5, 9, [0.0, 0.01, 0.0])
+    assert not gives_up(5, 9, []) and not gives_up(0, 9, [0.0])
+
+
 def test_a_run_that_gave_up_stays_at_nothing_in_means(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"give_up_at": 2_000_000, "total_steps": 4_000_000}
+    every = EvaluationConfig(interval=1_000_000)
+    settings: dict[str, Any] = {"give_up_at": 2_000_000, "total_steps": 4_000_000, "evaluation": every}
     runs = [
         make_run(tmp_path, [0.0, 0.0], judged(0.0), **settings),
         make_run(tmp_path, [0.0, 0.5, 0.6, 0.8], judged(0.8, 0.9), seed=2, total_steps=4_000_000),
@@ -245,12 +252,13 @@ def test_a_run_that_gave_up_stays_at_nothing_in_means(tmp_path: Path) -> None:
     curves.draw_task(panel, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
     mean = next(line for line in panel.get_lines() if line.get_label() == "bebold")
     np.testing.assert_allclose(mean.get_xydata(), [[1, 0], [2, 0.25], [3, 0.3], [4, 0.4]])
+    assert "gave up" in tables.solved(groups.group(runs)).caption
     of = groups.group(runs)
     assert groups.mixtures(of) == {}
-    assert "runs that gave up stay at 0" in curves.caption(of)
+    assert "runs that gave up stay at their last return" in curves.caption(of)
     assert tables.steps(of).rows[0][5] == "2.0 to 4.0"
     assert "gave up" in tables.steps(of).caption and "gave up" in tables.returns(of).caption
-    assert tables.returns(of).rows[0][2:5] == ("2", "0.400 ± 0.400", "0.900")
+    assert tables.returns(of).rows[0][2:5] == ("2", "0.400 ± 0.400", "0.900 (1 of 2)")
     assert "gave up" not in tables.steps(groups.group(runs[1:])).caption
 
 

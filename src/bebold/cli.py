@@ -51,7 +51,7 @@ class Resume:
     folder: Source
     """The run folder."""
     total_steps: int | None = None
-    """Train up to this many environment steps; without it as many as the run was begun with."""
+    """Train up to this many environment steps, solved or given up or not; without it as the run was begun."""
     quiet: bool = False
     """A plain line every half minute in place of the bar, for logs."""
 
@@ -398,12 +398,14 @@ def _last(argv: Sequence[str], option: str, default: str) -> str:
 def _training(work: Callable[[], Path]) -> int:
     """Train, say where the result is, and turn a signal into its exit code."""
     from bebold.interrupts import Interrupted
+    from bebold.report import read_result
 
     try:
         folder = work()
     except Interrupted as error:
         return _complain(error, 128 + error.signum)
-    print(f"{folder}: trained; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
+    how = "gave up, with no evaluation above 0" if read_result(folder).gave_up else "trained"
+    print(f"{folder}: {how}; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
     return 0
 
 

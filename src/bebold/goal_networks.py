@@ -94,10 +94,14 @@ def convolve_goal(grid: Tensor, goal: Tensor, vectors: Tensor, layer: nn.Conv2d)
     goal : int64 `[N]`, the cell x·H + y
     vectors : float32 `[KINDS, D]`, of each kind of cell
     layer : of D + 1 channels, padding 1
+
+    Raises
+    ------
+    ValueError : a code is beyond those of MiniGrid's cells
     """
-    marked = kinds(grid)
-    if not 0 <= int(marked.min()) <= int(marked.max()) < KINDS:  # the kernel does not check
-        raise ValueError("these are no codes of MiniGrid cells")
+    marked = kinds(grid).contiguous()
+    if int(marked.max()) >= KINDS:  # the kernel does not check
+        raise ValueError("a code of the grid is beyond those of MiniGrid's cells")
     marked.flatten(1).scatter_(1, goal[:, None], KINDS, reduce="add")
     plain = nn.functional.pad(vectors, (0, 1))
     at_goal = nn.functional.pad(vectors, (0, 1), value=1.0)
@@ -130,4 +134,5 @@ def _patches(marked, rows):
 
 def _as_bytes(parts: Sequence[Tensor]) -> Tensor:
     """The bytes of several tensors' rows `[N, ...]` side by side, uint8 `[N, bytes]`."""
-    return torch.cat([part.reshape(len(part), -1).contiguous().view(torch.uint8) for part in parts], dim=1)
+    rows = [part.flatten(1) if part.ndim > 1 else part[:, None] for part in parts]
+    return torch.cat([row.clone(memory_format=torch.contiguous_format).view(torch.uint8) for row in rows], dim=1)

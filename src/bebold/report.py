@@ -49,7 +49,7 @@ class Result:
     evaluated: bool
     """Whether the curve is of held-out levels; else it is the training return, smoothed."""
     gave_up: bool
-    """Whether it stopped early, as none of its evaluations had shown a reward."""
+    """Whether it stopped early, as none of its evaluations had a mean return above 0."""
     steps: int
     steps_to_solve: int | None
     minutes_to_solve: float
@@ -74,10 +74,10 @@ class Result:
         """Steps and returns of the curve, which of a run that gave up stays where it was to the end of its budget."""
         if not self.gave_up:
             return self.curve_steps, self.curve_returns
-        return (
-            np.append(self.curve_steps, self.config.total_steps),
-            np.append(self.curve_returns, self.curve_returns[-1]),
-        )
+        interval, last = self.config.evaluation.interval, self.config.total_steps
+        rest = np.append(np.arange(self.curve_steps[-1] + interval, last, interval), last)
+        held = np.full(len(rest), self.curve_returns[-1])
+        return np.append(self.curve_steps, rest), np.append(self.curve_returns, held)
 
     @property
     def last_return(self) -> float:

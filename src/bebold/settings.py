@@ -70,7 +70,7 @@ LARGEST = {
     "total_steps": 10**12 - 1,  # twelve digits in a checkpoint's name
     "num_envs": 2**16,  # fewer than LEVELS
     "max_episode_steps": 10**9,
-    "give_up_at": 10**15,
+    "give_up_at": 10**12 - 1,
     "fixed_level": SEEDS * LEVELS - 1,
     "unroll": 100_000,
     "workers": 1024,

@@ -20,7 +20,6 @@ from bebold.checkpoint import cannot_write
 from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import TEST_LEVELS
-from bebold.experiments.published import gives_up
 from bebold.gridworld.tasks import has_repaired
 from bebold.interrupts import Interrupted, caught_signals
 from bebold.parallel import die_with, interpreter
@@ -117,9 +116,9 @@ def complete(config: TrainConfig, root: Path, levels: int) -> None:
             train(config, root=root, quiet=True)
     # Whether the repaired levels are played depends on the verdict on the others.
     for _ in ("plain", "repaired"):
-        for options in _missing_verdicts(folder, levels):
+        for options in _missing_verdicts(config, folder, levels):
             judge(folder, episodes=levels, **options)
-    if _missing_verdicts(folder, levels):
+    if _missing_verdicts(config, folder, levels):
         raise RunError(f"another process went on with {folder} while it was judged; run the same command again")
 
 
@@ -154,7 +153,7 @@ class _Job:
         """Whether it is trained and judged."""
         if not _trained(self.config, self.folder):
             return False
-        return not _missing_verdicts(self.folder, self.levels)
+        return not _missing_verdicts(self.config, self.folder, self.levels)
 
     @property
     def title(self) -> str:
@@ -255,6 +254,7 @@ class _Display:
             solved = result.steps_to_solve
             words = f"return {result.last_return:.3f}"
             words += "" if solved is None else f", solved at {solved / 1e6:.2f} M steps"
+            words += f", gave up at {result.steps / 1e6:.2f} M steps" if result.gave_up else ""
         else:
             self.failed += 1
             words = f"failed: {job.last_words()}"
@@ -314,10 +314,10 @@ def _trained(config: TrainConfig, folder: Path) -> bool:
     if steps >= config.total_steps or (config.stop_when_solved and solved):
         return True
     result = read_result(folder)
-    return result.evaluated and gives_up(config.give_up_at, steps, list(result.curve_returns))
+    return 0 < config.give_up_at <= steps and result.gave_up and result.config.total_steps == config.total_steps
 
 
-def _missing_verdicts(folder: Path, levels: int) -> list[dict[str, bool]]:
+def _missing_verdicts(config: TrainConfig, folder: Path, levels: int) -> list[dict[str, bool]]:
     """What is still to be judged, as options of `judge`: sampled and greedy actions, and both on the repaired levels.
 
     The latter where there are any and the agent solves most of the others: one that fails would play to each time-out.
@@ -325,7 +325,7 @@ def _missing_verdicts(folder: Path, levels: int) -> list[dict[str, bool]]:
     """
     result = read_result(folder)
     verdicts = [({"greedy": False}, result.sampled)]
-    if not result.gave_up:
+    if not (config.give_up_at and result.gave_up):
         verdicts += [({"greedy": True}, result.greedy)]
     if has_repaired(result.task) and result.sampled.get("solved", 0.0) > 0.5:
         verdicts += [({"repaired": True, "greedy": False}, result.repaired)]

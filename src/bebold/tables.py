@@ -95,7 +95,8 @@ def returns(groups: Groups) -> Table:
                 name,
                 str(len(played)) if len(played) == len(runs) else f"{len(played)} of {len(runs)}",
                 _mean_and_std([verdict["return_mean"] for verdict in played]),
-                _mean_and_std([verdict["return_mean"] for verdict in greedy]),
+                _mean_and_std([verdict["return_mean"] for verdict in greedy])
+                + (f" ({len(greedy)} of {len(played)})" if 0 < len(greedy) < len(played) else ""),
                 "" if paper is None else f"{paper:.2f}",
             )
         )
@@ -104,7 +105,7 @@ def returns(groups: Groups) -> Table:
         "Returns",
         "Mean ± standard deviation over seeds of the final agents' mean returns in Farama's environment, with sampled "
         f"actions, and with greedy ones{levels}. Seeds that `bebold eval` has not judged are left out."
-        + _if_any_gave_up(groups, "Those that gave up are not played with greedy actions."),
+        + _if_any_gave_up(groups, "Those that gave up have had a part of their steps, and no greedy actions."),
         ("task", "method", "seeds", "return", "greedy", "paper"),
         rows,
         words=2,
@@ -125,7 +126,8 @@ def solved(groups: Groups) -> Table:
         rows.append((name, *cells))
     return Table(
         "Solved tasks",
-        f"Seeds that solved the task, of those trained. {CRITERION}",
+        f"Seeds that solved the task, of those trained. {CRITERION}"
+        + _if_any_gave_up(groups, "Those that gave up count as unsolved."),
         ("method", *tasks),
         rows,
         words=1,
@@ -152,7 +154,7 @@ def steps(groups: Groups) -> Table:
     return Table(
         "Steps to solve",
         f"Each seed in millions of environment steps; minutes are of work on so many cores. {CRITERION}"
-        + _if_any_gave_up(groups, "Seeds that gave up, having earned nothing in any evaluation, were trained less."),
+        + _if_any_gave_up(groups, "Seeds without an evaluation above 0 gave up, and were trained less."),
         ("task", "method", "seeds", "solved at", "minutes to it", "trained", "minutes", "cores"),
         rows,
         words=2,

@@ -84,4 +84,4 @@ def steps_to_solve(steps: Sequence[int], returns: Sequence[float], threshold: fl
 
 def gives_up(give_up_at: int, steps: int, returns: Sequence[float]) -> bool:
     """Whether a run stops after `steps`, as none of its evaluations so far ended with a mean return above 0."""
-    return 0 < give_up_at <= steps and len(returns) > 0 and max(returns) <= 0
+    return 0 < give_up_at <= steps and len(returns) > 0 and bool(max(returns) <= 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bebold.config import EvaluationConfig, IntrinsicConfig, PPOConfig, TrainConfig
+from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 
 STEPS = {
@@ -52,7 +52,7 @@ SOLVED = {
     "OM2Dlh": 3_000_000,
     "OM2Dlhb": 6_250_000,
     "OM1Q": 3_500_000,
-    "OM2Q": 6_000_000,
+    "OM2Q": 6_250_000,
     "OMFull": 16_000_000,
 }
 """Steps by which each seed of BeBold had solved the task, where its runs are longer than `LEAST`. A run beside it that
@@ -70,7 +70,7 @@ def run_of(row: TrainConfig, task: str, seed: int, least: int = 0) -> TrainConfi
         return run
     interval = LONG.get(task, run.evaluation.interval)
     give_up_at = max(SOLVED[task], LEAST) if task in SOLVED else 0
-    return replace(run, give_up_at=give_up_at, evaluation=EvaluationConfig(interval=interval))
+    return replace(run, give_up_at=give_up_at, evaluation=replace(run.evaluation, interval=interval))
 
 
 RUNS = tuple(
