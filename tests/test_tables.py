@@ -122,7 +122,7 @@ def test_returns_stand_beside_the_papers(tmp_path: Path) -> None:
     view = tables.returns(groups.group(runs))
     assert view.columns == ("task", "method", "seeds", "return", "greedy", "paper")
     assert view.rows == [
-        ("KCS4R3", "bebold", "2 of 3", "0.920 ± 0.020", "0.800", "0.93"),
+        ("KCS4R3", "bebold", "2 of 3", "0.920 ± 0.020", "0.800 (1 of 2)", "0.93"),
         ("KCS4R3", "episodic", "1", "0.500", "-", ""),
         ("KCS4R3", "rnd-wide", "0 of 1", "-", "-", "0.00"),
     ]
