@@ -1,7 +1,5 @@
 """What the presets say, against the numbers of the papers."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from bebold.cli import main
@@ -67,7 +65,6 @@ def test_coefficients_of_the_appendix(method, task, coefficient, entropy):
 def test_the_command_line_starts_from_the_preset(capsys, monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr("bebold.training.train", lambda config, **_: seen.append(config) or tmp_path)
-    monkeypatch.setattr("bebold.report.read_result", lambda folder: SimpleNamespace(gave_up=False))
     assert main(["train", "--preset", "paper", "--method", "ride", "--task", "OM2Dlh", "--unroll", "50"]) == 0
     assert main(["train", "--method", "rnd"]) == 0
     ride = preset("paper", method="ride", task="OM2Dlh")

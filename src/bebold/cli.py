@@ -398,14 +398,12 @@ def _last(argv: Sequence[str], option: str, default: str) -> str:
 def _training(work: Callable[[], Path]) -> int:
     """Train, say where the result is, and turn a signal into its exit code."""
     from bebold.interrupts import Interrupted
-    from bebold.report import read_result
 
     try:
         folder = work()
     except Interrupted as error:
         return _complain(error, 128 + error.signum)
-    how = "gave up, with no evaluation above 0" if read_result(folder).gave_up else "trained"
-    print(f"{folder}: {how}; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
+    print(f"{folder}: trained; `bebold eval {folder}` plays it, `bebold report {folder}` draws it")
     return 0
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import published_return
-from bebold.groups import Groups, group
+from bebold.groups import Groups, any_gave_up, group
 from bebold.report import Result
 from bebold.runs import read_metrics
 
@@ -79,11 +79,7 @@ def caption(groups: Groups) -> str:
     """What the lines and bands of `draw_task` are; nothing if each is of a single seed that did not give up."""
     seeds = {len(runs) for runs in groups.values()}
     parts = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
-    parts += (
-        ["runs that gave up stay at their last return"]
-        if any(run.gave_up for runs in groups.values() for run in runs)
-        else []
-    )
+    parts += ["runs that gave up stay at their last return"] if any_gave_up(groups) else []
     parts += ["band: from the lowest of them to the highest"] if max(seeds) >= BAND else []
     parts += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     return "; ".join(parts)

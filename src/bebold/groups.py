@@ -49,6 +49,11 @@ def mixtures(groups: Groups) -> dict[tuple[str, str], list[str]]:
     return {key: settings for key, settings in found.items() if settings}
 
 
+def any_gave_up(groups: Groups) -> bool:
+    """Whether a run stopped early, without an evaluation above 0."""
+    return any(run.gave_up for runs in groups.values() for run in runs)
+
+
 def warn_of_mixtures(groups: Groups) -> None:
     """Log a warning for each run that differs in its settings from the first of its group, or repeats a seed."""
     for (task, name), (first, *others) in groups.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import IN_A_ROW, SHARE, published_return, solved_threshold
-from bebold.groups import Groups, group
+from bebold.groups import Groups, any_gave_up, group
 from bebold.report import Result
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _evaluated(groups: Groups) -> Groups:
 
 
 def _if_any_gave_up(groups: Groups, sentence: str) -> str:
-    return f" {sentence}" if any(run.gave_up for runs in groups.values() for run in runs) else ""
+    return f" {sentence}" if any_gave_up(groups) else ""
 
 
 def _known(verdict: Mapping[str, Any], key: str) -> bool:

@@ -163,8 +163,12 @@ class Trainer:
     def finished(self) -> bool:
         """Whether all steps are taken; or the task is solved, and that is enough; or there is no hope."""
         solved = self.config.stop_when_solved and self.steps_to_solve is not None
-        returns = [value for _, value in self.evaluations]
-        return solved or self.steps >= self.config.total_steps or gives_up(self.config.give_up_at, self.steps, returns)
+        return solved or self.gave_up or self.steps >= self.config.total_steps
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it stops as no evaluation had a mean return above 0."""
+        return gives_up(self.config.give_up_at, self.steps, [value for _, value in self.evaluations])
 
     def state(self) -> dict[str, Any] | None:
         """The state of all workers, on rank 0; elsewhere None.
