@@ -7,7 +7,7 @@ from torch import nn
 from bebold import goal_networks, products
 from bebold.config import NetworkConfig
 from bebold.encoding import CellEmbedding
-from bebold.goal_networks import GoalActorCritic, convolve_goal
+from bebold.goal_networks import GoalActorCritic, convolve_distinct, goal_cells
 
 
 def make_policy(shape=(9, 7, 3), heads=1):
@@ -57,19 +57,34 @@ def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(5, 5), (8, 7), (25, 25)])
-def test_the_first_layer_and_its_gradients_are_those_of_a_convolution(size):
+def test_each_layer_and_its_gradients_are_those_of_a_convolution(size):
     policy, grid, goal = make_policy((*size, 3)), random_grids(6, *size), torch.randint(size[0] * size[1], (6,))
-    layer, vectors = policy.convolutions[0], policy.embedding.table()
+    grid[3:, :, : size[1] // 2] = grid[:3, :, : size[1] // 2]  # so that later layers have equal patches too
+    layers = [layer for layer in policy.convolutions if isinstance(layer, nn.Conv2d)]
     marks = nn.functional.one_hot(goal, size[0] * size[1]).view(6, *size, 1)
-    plain = layer(torch.cat((policy.embedding(grid), marks), dim=-1).permute(0, 3, 1, 2))
-    ours = convolve_goal(grid, goal, vectors, layer)
-    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
-    parts = [*policy.embedding.parameters(), layer.weight, layer.bias]
-    pull = torch.randn(plain.shape)
-    for a, b in zip(torch.autograd.grad(ours, parts, pull), torch.autograd.grad(plain, parts, pull), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+    for depth in range(1, 6):
+        x = torch.cat((policy.embedding(grid), marks), dim=-1).permute(0, 3, 1, 2)
+        plain = policy.convolutions[: 2 * depth](x)
+        ours = convolve_distinct(*goal_cells(grid, goal, policy.embedding.table()), layers[:depth])
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+        parts = [*policy.embedding.parameters(), *policy.convolutions[: 2 * depth].parameters()]
+        pull = torch.randn(plain.shape)
+        for a, b in zip(torch.autograd.grad(ours, parts, pull), torch.autograd.grad(plain, parts, pull), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
     scattered = grid.transpose(1, 2).contiguous().transpose(1, 2)  # other strides, equal numbers
-    assert torch.equal(convolve_goal(scattered, goal, vectors, layer), ours)
+    assert torch.equal(convolve_distinct(*goal_cells(scattered, goal, policy.embedding.table()), layers), ours)
+
+
+def test_equal_patches_are_multiplied_once(monkeypatch):
+    multiplied, addmm = [], torch.addmm
+    monkeypatch.setattr(torch, "addmm", lambda bias, x, weight: multiplied.append(len(x)) or addmm(bias, x, weight))
+    monkeypatch.setattr(goal_networks, "round_up", lambda index: index)
+    layers = [nn.Conv2d(1, 1, 3, stride=2, padding=1), nn.Conv2d(1, 1, 3, stride=2, padding=1)]
+    cells = torch.zeros(4, 9, 9, dtype=torch.int32)
+    cells[2:, 3, 4] = 1
+    convolve_distinct(cells, torch.tensor([[0.5], [2.0]]), layers)
+    # Four corners, four edges, the middle; and with the mark, which two patches see in either layer, two more.
+    assert multiplied == [9 + 2, 9 + 2]
 
 
 def test_gradients_are_those_of_seeing_every_input():
@@ -107,7 +122,7 @@ def test_codes_of_no_cell_are_refused():
     policy = make_policy((5, 5, 3))
     grid = torch.full((1, 5, 5, 3), 255, dtype=torch.uint8)
     with pytest.raises(ValueError, match="beyond those of MiniGrid"):
-        convolve_goal(grid, torch.zeros(1, dtype=torch.int64), policy.embedding.table(), policy.convolutions[0])
+        goal_cells(grid, torch.zeros(1, dtype=torch.int64), policy.embedding.table())
 
 
 def test_acting_step_by_step_is_unrolling():

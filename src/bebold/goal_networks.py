@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bebold.config import NetworkConfig
 from bebold.encoding import KINDS, CellEmbedding, SumOfRows, distinct, kinds
+from bebold.hashing import mix
 from bebold.jit import jit
 from bebold.networks import Policy
 from bebold.products import dense, product, round_up
@@ -70,66 +71,98 @@ class GoalActorCritic(Policy):
 
     def features(self, grid: Tensor, goal: Tensor, load: Tensor) -> Tensor:
         """Turn uint8 `[N, W, H, 3]`, int64 `[N]` and uint8 `[N, 3]` into float32 `[N, 256]`."""
-        layer, *others = self.convolutions
-        assert isinstance(layer, nn.Conv2d)
-        x = convolve_goal(grid, goal, self.embedding.table(), layer)
-        for other in others:
-            x = other(x)
+        cells, rows = goal_cells(grid, goal, self.embedding.table())
+        if grid.is_cuda:
+            x = self.convolutions(nn.functional.embedding(cells, rows).permute(0, 3, 1, 2))
+        else:
+            x = convolve_distinct(cells, rows, [layer for layer in self.convolutions if isinstance(layer, nn.Conv2d)])
         x = torch.cat((x.flatten(1), self.embedding(load)), dim=1)
         for dense_layer in (self.first, self.second):
             x = nn.functional.elu(product(x, dense_layer.weight, dense_layer.bias))
         return x
 
 
-def convolve_goal(grid: Tensor, goal: Tensor, vectors: Tensor, layer: nn.Conv2d) -> Tensor:
-    """A 3×3 convolution of stride 2 over cells' vectors and a channel that is 1 at the goal, float32 `[N, C, W', H']`.
-
-    A cell contributes to an output one of few vectors, by its kind, by whether it is the goal and by where it lies in
-    the patch. All of them are multiplied out once, and nine of them are added up for each output; the gradient is
-    scattered back to them. It takes a third of the convolution's time, and no cell need be embedded.
+def goal_cells(grid: Tensor, goal: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """The kind of each cell, int32 `[N, W, H]`, twice as many as before as it may be the goal, and their vectors.
 
     Parameters
     ----------
     grid : uint8 `[N, W, H, 3]`
     goal : int64 `[N]`, the cell x·H + y
-    vectors : float32 `[KINDS, D]`, of each kind of cell
-    layer : of D + 1 channels, padding 1
+    vectors : float32 `[KINDS, D]`, of each kind of cell; those returned are `[2 KINDS, D + 1]`, and mark the goal
 
     Raises
     ------
     ValueError : a code is beyond those of MiniGrid's cells
     """
-    marked = kinds(grid).contiguous()
-    if int(marked.max()) >= KINDS:  # the kernel does not check
+    cells = kinds(grid).contiguous()
+    if int(cells.max()) >= KINDS:  # what looks them up does not check
         raise ValueError("a code of the grid is beyond those of MiniGrid's cells")
-    marked.flatten(1).scatter_(1, goal[:, None], KINDS, reduce="add")
-    plain = nn.functional.pad(vectors, (0, 1))
-    at_goal = nn.functional.pad(vectors, (0, 1), value=1.0)
-    if grid.is_cuda:
-        cells = nn.functional.embedding(marked, torch.cat((plain, at_goal)))
-        return layer(cells.permute(0, 3, 1, 2))
-    outside = torch.zeros_like(plain[:1])
-    rows = torch.cat((outside, plain, at_goal))
-    table = torch.einsum("kd,cdxy->xykc", rows, layer.weight).flatten(0, 2)
-    patches = torch.from_numpy(_patches(marked.numpy(), len(rows)))
-    assert layer.bias is not None
-    x = SumOfRows.apply(patches.flatten(0, 2), table) + layer.bias
-    return x.unflatten(0, patches.shape[:3]).permute(0, 3, 1, 2)
+    cells.flatten(1).scatter_(1, goal[:, None], KINDS, reduce="add")
+    return cells, torch.cat((nn.functional.pad(vectors, (0, 1)), nn.functional.pad(vectors, (0, 1), value=1.0)))
+
+
+def convolve_distinct(cells: Tensor, rows: Tensor, layers: Sequence[nn.Conv2d]) -> Tensor:
+    """3×3 convolutions of stride 2, each followed by an ELU, float32 `[N, C, W', H']`.
+
+    Grids are mostly walls and empty rooms, and a step changes a cell or two: of the patches that a layer looks at, few
+    differ. Each distinct one is multiplied once, in every layer, as what the layer before found of equal patches is
+    equal too. Of a rollout's a tenth is left in the second layer, the costliest.
+
+    Parameters
+    ----------
+    cells : int32 `[N, W, H]`, which of the rows each cell is
+    rows : float32 `[K, D]`
+    layers : the first one of D channels, all of padding 1
+    """
+    for layer in layers:
+        patches, cells = map(torch.from_numpy, _distinct_patches(cells.numpy()))
+        places = patches[round_up(torch.arange(len(patches)))].view(-1, 1)
+        seen = SumOfRows.apply(places, nn.functional.pad(rows, (0, 0, 1, 0))).view(-1, 9 * rows.shape[1])
+        weight = layer.weight.permute(0, 2, 3, 1).flatten(1)
+        assert layer.bias is not None
+        rows = nn.functional.elu(torch.addmm(layer.bias, seen, weight.t()), inplace=True)
+    found = SumOfRows.apply(cells.view(-1, 1), rows)
+    return found.view(*cells.shape, -1).permute(0, 3, 1, 2)
 
 
 @jit
-def _patches(marked, rows):
-    """The row of the table that each cell of each 3×3 patch stands for: int32 `[N, W, H]` to `[N, W', H', 9]`."""
-    count, width, height = marked.shape
-    patches = np.empty((count, (width + 1) // 2, (height + 1) // 2, 9), np.int32)
+def _distinct_patches(cells):
+    """Number the distinct 3×3 patches of int32 `[N, W, H]`, every second place in both directions, by a 64-bit hash.
+
+    Returns 1 + each of its cells, or 0 outside, int32 `[U, 9]`, and the number of each patch, int32 `[N, W', H']`.
+    """
+    count, width, height = cells.shape
+    numbers = np.empty((count, (width + 1) // 2, (height + 1) // 2), np.int32)
+    slots = 2
+    while slots < 2 * numbers.size:
+        slots *= 2
+    mask = np.uint64(slots - 1)
+    number = np.full(slots, -1, np.int32)
+    keys = np.empty(numbers.size, np.uint64)
+    patches = np.empty((numbers.size, 9), np.int32)
+    found = 0
+    patch = np.empty(9, np.int32)
     for n in range(count):
-        for i in range(patches.shape[1]):
-            for j in range(patches.shape[2]):
+        for i in range(numbers.shape[1]):
+            for j in range(numbers.shape[2]):
+                key = np.uint64(0)
                 for place in range(9):
                     x, y = 2 * i - 1 + place // 3, 2 * j - 1 + place % 3
                     inside = 0 <= x < width and 0 <= y < height
-                    patches[n, i, j, place] = place * rows + (1 + marked[n, x, y] if inside else 0)
-    return patches
+                    patch[place] = 1 + cells[n, x, y] if inside else 0
+                    key = key * np.uint64(0x9E3779B97F4A7C15) + np.uint64(patch[place])
+                key = mix(key)
+                at = key & mask
+                while number[at] >= 0 and keys[number[at]] != key:
+                    at = (at + np.uint64(1)) & mask
+                if number[at] < 0:
+                    number[at] = found
+                    keys[found] = key
+                    patches[found] = patch
+                    found += 1
+                numbers[n, i, j] = number[at]
+    return patches[:found], numbers
 
 
 def _as_bytes(parts: Sequence[Tensor]) -> Tensor:
