@@ -27,6 +27,8 @@ class MaskedLSTM(nn.Module):
 
     def forward(self, x: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs `[T, B, memory]` of inputs `[T, B, I]`, and the last state; `starts` bool `[T, B]`."""
+        if len(x) == 1 and not torch.is_grad_enabled():  # acting: here whole layers cost almost twice as much
+            return self._step(x[0], torch.where(starts[0].unsqueeze(-1), 0.0, state))
         outputs = []
         for first, last in _stretches(starts):
             state = torch.where(starts[first].unsqueeze(-1), 0.0, state)
@@ -34,6 +36,14 @@ class MaskedLSTM(nn.Module):
             outputs.append(output)
             state = torch.cat(after).transpose(0, 1).flatten(1)
         return torch.cat(outputs), state
+
+    def _step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, cell = self._unpacked(state)
+        after = []
+        for layer, weights in enumerate(self.lstm.all_weights):
+            x, c = torch.lstm_cell(x, (hidden[layer], cell[layer]), *weights)
+            after += [x, c]
+        return x[None], torch.cat((*after[::2], *after[1::2]), dim=1)
 
     def _unpacked(self, state: Tensor) -> tuple[Tensor, Tensor]:
         hidden, cell = state.unflatten(1, (-1, self.lstm.hidden_size)).transpose(0, 1).contiguous().chunk(2)
@@ -73,7 +83,10 @@ class ConvLSTM(Policy):
     def unroll(self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As `Policy.unroll`; `image` is uint8 `[T, B, 7, 7, 3]`."""
         image = obs["image"].flatten(0, 1)
-        first, inverse = distinct(image)
-        x = self.torso(image[round_up(first)]).index_select(0, inverse).unflatten(0, starts.shape)
+        if len(starts) == 1:  # acting: too few to be worth the search for equal ones
+            x = self.torso(image)[None]
+        else:
+            first, inverse = distinct(image)
+            x = self.torso(image[round_up(first)]).index_select(0, inverse).unflatten(0, starts.shape)
         output, state = self.core(x, state, starts)
         return *self.head(output).tensor_split((self.num_actions,), dim=-1), state
