@@ -70,15 +70,15 @@ RECIPES: dict[str, Recipe] = {
         "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
     "count": Recipe("inverse-root-count", "none", "none", 0.1, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
-    "icm": Recipe("error", "none", "none", 0.1, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017"),
+    "icm": Recipe("error", "none", "none", 0.003, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017"),
     "ride": Recipe(
         "impact",
         "none",
         "inverse_sqrt",
-        0.1,
+        0.01,
         "norm(phi(o') - phi(o)) / sqrt(N_e(o')); RIDE, Raileanu and Rocktäschel 2020",
     ),
-    "episodic": Recipe("one", "none", "first_visit", 0.1, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
+    "episodic": Recipe("one", "none", "first_visit", 0.3, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
     "amigo": Recipe(
         "goals",
         "none",
