@@ -25,7 +25,7 @@ from bebold.config import (
 from bebold.errors import UsageError
 from bebold.evaluation import PROGRESS_SEED, TEST_SEED
 from bebold.gridworld.tasks import UnknownTask
-from bebold.settings import differences, from_yaml, to_yaml, validate, worker_count
+from bebold.settings import differences, from_yaml, resolve, to_yaml, validate, worker_count
 
 CONFIG = TrainConfig(task="KCS4R3", method="rnd", seed=3)
 
@@ -230,3 +230,25 @@ def test_what_neither_run_reads_makes_no_difference():
     assert differences(ride, replace(ride, intrinsic=icm), set()) == [("intrinsic.icm.forward_loss", 0.01, 3.0)]
     names = {name for name, _, _ in differences(one, replace(ride, intrinsic=icm), set())}
     assert names == {"method", "intrinsic.icm.forward_loss"}
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "coefficient", "huber_delta"),
+    [
+        ("bebold", "KCS3R3", 3.0, 1.0),
+        ("bebold", "MRN6", 3.0, 1.0),
+        ("bebold", "OM2Q", 1.0, 3.0),
+        ("rnd-episodic", "OM2Q", 1.0, 3.0),
+        ("bebold-no-clip", "MRN7S8", 3.0, 1.0),
+        ("episodic", "KCS3R3", 0.3, 1.0),
+        ("episodic", "OM2Q", 0.3, 3.0),
+    ],
+)
+def test_two_numbers_differ_between_families(method: str, task: str, coefficient: float, huber_delta: float) -> None:
+    config = resolve(TrainConfig(method=method, task=task))
+    assert (config.intrinsic.coefficient, config.ppo.huber_delta) == (coefficient, huber_delta)
+
+
+def test_a_coefficient_that_is_asked_for_stays() -> None:
+    config = TrainConfig(task="OM2Q", intrinsic=IntrinsicConfig(coefficient=0.05))
+    assert resolve(config).intrinsic.coefficient == 0.05
