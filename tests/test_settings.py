@@ -235,16 +235,13 @@ def test_what_neither_run_reads_makes_no_difference():
 @pytest.mark.parametrize(
     ("method", "task", "coefficient", "huber_delta"),
     [
-        ("bebold", "KCS3R3", 3.0, 1.0),
-        ("bebold", "MRN6", 3.0, 1.0),
+        ("bebold", "KCS3R3", 1.0, 1.0),
         ("bebold", "OM2Q", 1.0, 3.0),
-        ("rnd-episodic", "OM2Q", 1.0, 3.0),
-        ("bebold-no-clip", "MRN7S8", 3.0, 1.0),
-        ("episodic", "KCS3R3", 0.3, 1.0),
+        ("episodic", "MRN6", 0.3, 1.0),
         ("episodic", "OM2Q", 0.3, 3.0),
     ],
 )
-def test_two_numbers_differ_between_families(method: str, task: str, coefficient: float, huber_delta: float) -> None:
+def test_one_number_differs_between_families(method: str, task: str, coefficient: float, huber_delta: float) -> None:
     config = resolve(TrainConfig(method=method, task=task))
     assert (config.intrinsic.coefficient, config.ppo.huber_delta) == (coefficient, huber_delta)
 

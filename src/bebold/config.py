@@ -205,8 +205,7 @@ class IntrinsicConfig:
     """The intrinsic reward. The method chooses the formula; these are its numbers."""
 
     coefficient: float | None = None
-    """β: weight of the bonus; None takes the method's own, see docs/methods.md (BeBold's: 3, ObstructedMaze 1; in its
-    appendix 0.1 and 0.05)."""
+    """β: weight of the bonus; None takes the method's own, see docs/methods.md (0.1 and 0.05 in BeBold's appendix)."""
     coefficient_decay: Literal["linear", "none"] = "linear"
     """linear: β falls to 0 at `bonus_share` of the run, so that in the end the task alone counts (measured:
     ObstructedMaze)."""

@@ -343,19 +343,18 @@ def _unread(config: TrainConfig) -> set[str]:
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The settings with what was left open filled in: number of workers, the method's own network, its coefficient and
-    `huber_delta` for tasks of this family."""
+    """The settings with what was left open filled in: number of workers, the method's own coefficient and network, the
+    task family's own `huber_delta`."""
     from bebold.methods.recipes import find_recipe
 
-    family = find_task(config.task).family
     coefficient = config.intrinsic.coefficient
     if coefficient is None:
-        coefficient = find_recipe(config.method).coefficient_of(family)
+        coefficient = find_recipe(config.method).coefficient
     intrinsic = replace(config.intrinsic, coefficient=coefficient)
     network = replace(config.network, architecture=architecture(config))
     ppo = config.ppo
     if ppo.huber_delta is None:
-        ppo = replace(ppo, huber_delta=HUBER_DELTA.get(family, USUAL_HUBER_DELTA))
+        ppo = replace(ppo, huber_delta=HUBER_DELTA.get(find_task(config.task).family, USUAL_HUBER_DELTA))
     return replace(config, workers=worker_count(config), network=network, ppo=ppo, intrinsic=intrinsic)
 
 

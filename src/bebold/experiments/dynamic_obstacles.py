@@ -39,7 +39,7 @@ POSITION_COUNT = replace(POSITION, method="bebold-count", label="bebold-position
 POSITION_EPISODIC = replace(POSITION, method="episodic", label="episodic-position")
 ARMS = (
     TrainConfig(),
-    TrainConfig(label="bebold-scale1", ppo=UNSCALED, intrinsic=IntrinsicConfig(coefficient=1.0)),
+    TrainConfig(label="bebold-scale1", ppo=UNSCALED),
     TrainConfig(method="none", label="none-scale1", ppo=UNSCALED),
     EQ3,
     OBSERVATION,
@@ -51,9 +51,9 @@ ARMS = (
     POSITION_COUNT,
     POSITION_EPISODIC,
 )
-"""BeBold as on other tasks; with the reward as it is and β 1; no bonus; Eq. 3. Then what N_e counts: observations,
-poses, positions. Poses with α 1, and with novelty averaged over outcomes. Positions with the reward × 10, with n = 1/N
-of positions, which no ball changes, and with n = 1, all at β 1."""
+"""BeBold as on all other tasks; with the reward as it is; no bonus; Eq. 3. Then what N_e counts: observations, poses,
+positions. Poses with α 1, and with novelty averaged over outcomes. Positions with the reward × 10, with n = 1/N of
+positions, which no ball changes, and with n = 1, all at β 1."""
 MENDS = (POSE, POSITION)
 """Those whose keys no ball changes, tried on `KEPT` too."""
 

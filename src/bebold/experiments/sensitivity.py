@@ -10,7 +10,8 @@ from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 ENTROPIES = (1e-4, 5e-4, 1e-3, 5e-3)
 """The paper's three, and ours."""
 BETAS = (0.01, 0.05, 0.1, 1.0, 3.0)
-"""The paper's three, and up to ours: first visits of contacts are rarer than those of observations."""
+"""The paper's three, ours, which is larger since first visits of contacts are rarer than those of observations, and
+three times ours."""
 STEPS = 4_000_000
 
 

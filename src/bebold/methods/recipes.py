@@ -6,7 +6,7 @@ The table is plain data: reading it, as the command line's help does, does not l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -37,37 +37,18 @@ class Recipe:
     """Formula and source, for the command line's help."""
     architecture: Architecture = "mlp-gru"
     """The actor-critic unless the settings say otherwise."""
-    family_coefficients: Mapping[str, float] = field(default_factory=dict)
-    """β of the task families that have their own."""
 
-    def coefficient_of(self, family: str) -> float:
-        """β on tasks of this family (`gridworld.tasks.Task.family`)."""
-        return self.family_coefficients.get(family, self.coefficient)
-
-
-OURS = 3.0
-"""β of BeBold and of what it is taken apart into, but on `FAMILIES`."""
-FAMILIES = {"obstructed_maze": 1.0}
-"""BeBold's appendix, too, has less there: half."""
 
 RECIPES: dict[str, Recipe] = {
     "bebold": Recipe(
         "rnd",
         "clipped",
         "first_visit",
-        OURS,
+        1.0,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
-        family_coefficients=FAMILIES,
     ),
     "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
-    "rnd-episodic": Recipe(
-        "rnd",
-        "none",
-        "first_visit",
-        OURS,
-        "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR",
-        family_coefficients=FAMILIES,
-    ),
+    "rnd-episodic": Recipe("rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
         "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
     ),
@@ -75,17 +56,15 @@ RECIPES: dict[str, Recipe] = {
         "rnd",
         "unclipped",
         "first_visit",
-        OURS,
+        1.0,
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
-        family_coefficients=FAMILIES,
     ),
     "bebold-averaged": Recipe(
         "averaged-rnd",
         "clipped",
         "first_visit",
-        OURS,
+        1.0,
         "max(m(o') - alpha m(o), 0) 1{N_e(o') = 1}, m = mean RND error of a rollout's observations with o's key",
-        family_coefficients=FAMILIES,
     ),
     "bebold-count": Recipe(
         "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
