@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,10 @@ from bebold.experiments import EXPERIMENTS, published
 from bebold.experiments.experiment import Experiment, cut_short
 from bebold.gridworld.tasks import TASKS
 from bebold.report import find_runs
-from bebold.reproduce import find_experiment
+from bebold.reproduce import find_experiment, part_of
 from bebold.runs import run_folder
 from bebold.settings import validate
+from bebold.sweep import is_done
 
 TINY = TrainConfig(
     task="KCS3R3",
@@ -119,9 +121,48 @@ def test_one_command_leads_to_tables_and_figures(
 
     real = Experiment("tiny", "For this test", tiny.smoke, (), grid)
     monkeypatch.setitem(EXPERIMENTS, "tiny", real)
-    monkeypatch.setattr(module, "sweep", lambda *_, **__: find_runs([folder / "runs"]))
+    monkeypatch.setattr(module, "sweep", lambda *_, **__: [])
+    monkeypatch.setattr(module, "TEST_LEVELS", 8)
+    shutil.copytree(folder / "runs", tmp_path / "runs")
     assert main([word for word in command if word != "--smoke"]) == 0
     assert (tmp_path / "tiny" / "tables.md").exists()
+
+
+def test_a_part_is_trained_and_the_tables_are_of_all_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tuple(replace(TINY, label=label, seed=seed) for label in ("one", "other") for seed in (1, 2))
+    monkeypatch.setitem(EXPERIMENTS, "tiny", Experiment("tiny", "For this test", runs, ()))
+    monkeypatch.setattr(module, "TEST_LEVELS", 4)
+    command = ["reproduce", "tiny", "--quiet", "--out", str(tmp_path)]
+    for part, done in (
+        ("--rows one --seeds 2", ["one/2"]),
+        ("--rows other --tasks MiniGrid-KeyCorridorS3R3-v0 --seeds 1", ["one/2", "other/1"]),
+    ):
+        assert main([*command, *part.split()]) == 0
+        with (tmp_path / "tiny" / "summary.csv").open() as file:
+            assert [f"{row['method']}/{row['seed']}" for row in csv.DictReader(file)] == done
+    assert [str(run.relative_to(tmp_path / "runs" / "KCS3R3")) for run in find_runs([tmp_path / "runs"])] == done
+    assert is_done(runs[1], tmp_path / "runs", 4) and not is_done(runs[1], tmp_path / "runs", 5)
+    assert not is_done(replace(runs[1], num_envs=32), tmp_path / "runs", 4)
+    capsys.readouterr()
+    for part, words in (
+        ("--rows tow", "no row of tiny 'tow'; did you mean one or other?"),
+        ("--seeds 3", "no seed of tiny '3'"),
+        ("--tasks MRN6", "no task of tiny 'MiniGrid-MultiRoom-N6-v0'"),
+        ("--tasks MRN66", "Unknown task 'MRN66'"),
+        ("--seeds 1 --smoke", "the rehearsal of an experiment is run as a whole"),
+    ):
+        assert main([*command, *part.split()]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["reproduce", "noise", "--seeds", "1", "--out", str(tmp_path)]) == 2
+    assert "the study noise is run as a whole" in capsys.readouterr().err
+
+
+def test_a_part_that_is_in_no_run_is_refused() -> None:
+    runs = (replace(TINY, label="one", seed=1), replace(TINY, label="other", seed=2))
+    with pytest.raises(UsageError, match="no run with all"):
+        part_of(Experiment("tiny", "For this test", runs, ()), rows=["one"], seeds=[2])
 
 
 def test_tasks_beside_the_papers_have_no_aggregate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,12 @@ class Reproduce:
     out: Path = Path("reproduction")
     """Tables, figures and compact records go to a folder in it, named after the experiment; runs, which experiments
     share, to `runs` in it."""
+    rows: tuple[str, ...] = ()
+    """Train these rows of its tables alone, such as `bebold episodic`; tables and figures are of all runs done."""
+    tasks: tuple[str, ...] = ()
+    """Train on these of its tasks alone."""
+    seeds: tuple[int, ...] = ()
+    """Train these of its seeds alone. So several machines share an experiment: copy their `runs` together."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False
@@ -257,7 +263,16 @@ class Reproduce:
 
         _check_at_once(self.at_once)
         try:
-            folder = reproduce(self.experiment, self.out, at_once=self.at_once, smoke=self.smoke, quiet=self.quiet)
+            folder = reproduce(
+                self.experiment,
+                self.out,
+                rows=self.rows,
+                tasks=self.tasks,
+                seeds=self.seeds,
+                at_once=self.at_once,
+                smoke=self.smoke,
+                quiet=self.quiet,
+            )
         except Interrupted as error:
             return _complain(error, 128 + error.signum)
         print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

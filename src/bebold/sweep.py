@@ -122,6 +122,12 @@ def complete(config: TrainConfig, root: Path, levels: int) -> None:
         raise RunError(f"another process went on with {folder} while it was judged; run the same command again")
 
 
+def is_done(config: TrainConfig, root: Path, levels: int) -> bool:
+    """Whether this run, and no other in its folder, is trained, and judged on so many levels."""
+    job = _Job(resolve(config), run_folder(config, root), levels)
+    return job.done() and not _clashes(job)
+
+
 def work() -> None:
     """The process of one run: it reads what to do, and dies with the sweep that started it."""
     task = json.loads(sys.stdin.readline())
@@ -151,9 +157,7 @@ class _Job:
 
     def done(self) -> bool:
         """Whether it is trained and judged."""
-        if not _trained(self.config, self.folder):
-            return False
-        return not _missing_verdicts(self.config, self.folder, self.levels)
+        return _trained(self.config, self.folder) and not _missing_verdicts(self.config, self.folder, self.levels)
 
     @property
     def title(self) -> str:
@@ -333,15 +337,20 @@ def _missing_verdicts(config: TrainConfig, folder: Path, levels: int) -> list[di
     return [options for options, verdict in verdicts if verdict.get("episodes", 0) < levels]
 
 
+def _clashes(job: _Job) -> list[tuple[str, Any, Any]]:
+    """Where the run in its folder differs from it: names of settings, what they are there, and what is asked for."""
+    if not holds_run(job.folder):
+        return []
+    return list(differences(resolve(read_config(job.folder)), job.config, FREE))
+
+
 def _refuse_clashes(jobs: Sequence[_Job]) -> None:
     taken: dict[Path, _Job] = {}
     for job in jobs:
         if job.folder in taken:
             raise UsageError(f"two runs would share the folder {job.folder}; give one of them a label")
         taken[job.folder] = job
-        if not holds_run(job.folder):
-            continue
-        for name, there, asked in differences(resolve(read_config(job.folder)), job.config, FREE):
+        for name, there, asked in _clashes(job):
             raise UsageError(
                 f"{job.folder} holds a run with {name} {there!r}, not {asked!r}; move it away, or make these runs in "
                 "another folder or under another label"
