@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import imageio.v3 as imageio
 import pytest
 
 from bebold import reproduce as module
+from bebold import sweep as sweep_module
 from bebold.cli import main
 from bebold.config import EvaluationConfig, NetworkConfig, TrainConfig
 from bebold.errors import UsageError
@@ -129,7 +132,10 @@ def test_one_command_leads_to_tables_and_figures(
 
 
 def test_a_part_is_trained_and_the_tables_are_of_all_that_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     runs = tuple(replace(TINY, label=label, seed=seed) for label in ("one", "other") for seed in (1, 2))
     monkeypatch.setitem(EXPERIMENTS, "tiny", Experiment("tiny", "For this test", runs, ()))
@@ -137,32 +143,66 @@ def test_a_part_is_trained_and_the_tables_are_of_all_that_is_done(
     command = ["reproduce", "tiny", "--quiet", "--out", str(tmp_path)]
     for part, done in (
         ("--rows one --seeds 2", ["one/2"]),
-        ("--rows other --tasks MiniGrid-KeyCorridorS3R3-v0 --seeds 1", ["one/2", "other/1"]),
+        ("--rows other --tasks KCS3R3 --seeds 1", ["one/2", "other/1"]),
     ):
         assert main([*command, *part.split()]) == 0
         with (tmp_path / "tiny" / "summary.csv").open() as file:
             assert [f"{row['method']}/{row['seed']}" for row in csv.DictReader(file)] == done
     assert [str(run.relative_to(tmp_path / "runs" / "KCS3R3")) for run in find_runs([tmp_path / "runs"])] == done
     assert is_done(runs[1], tmp_path / "runs", 4) and not is_done(runs[1], tmp_path / "runs", 5)
-    assert not is_done(replace(runs[1], num_envs=32), tmp_path / "runs", 4)
+    with pytest.raises(UsageError, match="holds a run with num_envs 16, not 32"):
+        is_done(replace(runs[1], num_envs=32), tmp_path / "runs", 4)
+    assert (tmp_path / "tiny" / "tables.md").read_text().startswith("# For this test, 2 of 4 runs\n")
+    assert is_done(runs[1], tmp_path / "runs", 4) and not is_done(runs[1], tmp_path / "runs", 5)
+
+    # One that fails ends the command, a folder that is no run of the experiment is left out; the tables are written.
+    (tmp_path / "runs/KCS3R3/one/2/config.yaml").write_text("damaged: [")
+    fails = replace(TINY, label="fails")
+    monkeypatch.setitem(EXPERIMENTS, "tiny", Experiment("tiny", "For this test", (*runs, fails), ()))
+    monkeypatch.setattr(sweep_module, "interpreter", lambda code: ([sys.executable, "-c", "exit(3)"], dict(os.environ)))
+    shutil.rmtree(tmp_path / "tiny")
     capsys.readouterr()
-    for part, words in (
-        ("--rows tow", "no row of tiny 'tow'; did you mean one or other?"),
-        ("--seeds 3", "no seed of tiny '3'"),
-        ("--tasks MRN6", "no task of tiny 'MiniGrid-MultiRoom-N6-v0'"),
+    assert main([*command, "--rows", "fails"]) == 1
+    assert (tmp_path / "tiny" / "tables.md").read_text().startswith("# For this test, 1 of 5 runs\n")
+    assert "1 of 1 runs failed" in capsys.readouterr().err
+    assert "left out of the tables" in caplog.text and "one/2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("--rows tow", "tiny has no row tow; there are one, other"),
+        ("--rows one,", "tiny has no row ; there are one, other"),
+        ("--seeds 3", "tiny has no seed 3; there are 1, 2"),
+        ("--tasks MiniGrid-MultiRoom-N6-v0", "tiny has no task MRN6; there are KCS3R3"),
         ("--tasks MRN66", "Unknown task 'MRN66'"),
-        ("--seeds 1 --smoke", "the rehearsal of an experiment is run as a whole"),
-    ):
-        assert main([*command, *part.split()]) == 2
-        assert words in capsys.readouterr().err
+        ("--rows one,other --seeds 1", "tiny has no run of row other with the rest of what is asked for"),
+        ("--seeds 1 --smoke", "a rehearsal is run as a whole"),
+    ],
+)
+def test_a_part_that_there_is_not_is_refused(
+    part: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = (replace(TINY, label="one", seed=1), replace(TINY, label="other", seed=2))
+    monkeypatch.setitem(EXPERIMENTS, "tiny", Experiment("tiny", "For this test", runs, ()))
+    assert main(["reproduce", *part.split(), "tiny", "--out", str(tmp_path)]) == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_has_no_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "noise", "--seeds", "1", "--out", str(tmp_path)]) == 2
     assert "the study noise is run as a whole" in capsys.readouterr().err
 
 
-def test_a_part_that_is_in_no_run_is_refused() -> None:
-    runs = (replace(TINY, label="one", seed=1), replace(TINY, label="other", seed=2))
-    with pytest.raises(UsageError, match="no run with all"):
-        part_of(Experiment("tiny", "For this test", runs, ()), rows=["one"], seeds=[2])
+def test_parts_are_chosen_by_either_name_of_a_task() -> None:
+    runs = EXPERIMENTS["table2"].runs
+    part = part_of(
+        EXPERIMENTS["table2"], rows=["ride", "rnd"], tasks=["MiniGrid-MultiRoom-N6-v0", "KCS3R3"], seeds=[11]
+    )
+    names = [("ride", "MRN6"), ("ride", "KCS3R3"), ("rnd", "MRN6"), ("rnd", "KCS3R3")]
+    assert [(run.name, run.task, run.seed) for run in part] == [(row, task, 11) for row, task in names]
+    assert part_of(EXPERIMENTS["table2"]) == list(runs)
 
 
 def test_tasks_beside_the_papers_have_no_aggregate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from bebold.presets import PRESETS, preset
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+Names = Annotated[str | None, tyro.conf.arg(metavar="A,B,...")]
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ class Reproduce:
     command goes on. The studies corridor, two-corridors and noise take minutes and start anew.
     """
 
-    experiment: Annotated[str, tyro.conf.Positional]
+    experiment: Annotated[str, tyro.conf.arg(metavar="NAME"), tyro.conf.Positional]
     """table2 (the twelve hardest tasks), ablations (each part of the criterion), consistency (what is left of the bonus
     in the end), sensitivity (entropy and β), static (the other static tasks), dynamic-obstacles (the paper's admitted
     failure), visitation (maps of pure exploration), corridor (short-sightedness in a toy environment), two-corridors
@@ -244,12 +245,12 @@ class Reproduce:
     out: Path = Path("reproduction")
     """Tables, figures and compact records go to a folder in it, named after the experiment; runs, which experiments
     share, to `runs` in it."""
-    rows: tuple[str, ...] = ()
-    """Train these rows of its tables alone, such as `bebold episodic`; tables and figures are of all runs done."""
-    tasks: tuple[str, ...] = ()
+    rows: Names = None
+    """Train these rows of its tables alone, as in `--rows rnd,ride`; tables and figures are of all that is done."""
+    tasks: Names = None
     """Train on these of its tasks alone."""
-    seeds: tuple[int, ...] = ()
-    """Train these of its seeds alone. So several machines share an experiment: copy their `runs` together."""
+    seeds: Names = None
+    """Train these of its seeds alone, as in `--seeds 11,12`."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False
@@ -266,9 +267,9 @@ class Reproduce:
             folder = reproduce(
                 self.experiment,
                 self.out,
-                rows=self.rows,
-                tasks=self.tasks,
-                seeds=self.seeds,
+                rows=_names(self.rows),
+                tasks=_names(self.tasks),
+                seeds=_names(self.seeds),
                 at_once=self.at_once,
                 smoke=self.smoke,
                 quiet=self.quiet,
@@ -427,6 +428,11 @@ def _weights(source: Path, pretrained: bool) -> Path:
     from bebold.pretrained import find_pretrained
 
     return find_pretrained(str(source)) if pretrained else source
+
+
+def _names(text: str | None) -> list[str]:
+    """What stands between the commas."""
+    return [] if text is None else [name.strip() for name in text.split(",")]
 
 
 def _check_at_once(at_once: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bebold import aggregate, curves, record, report, tables
 from bebold.config import TrainConfig
-from bebold.errors import UsageError, look_up
+from bebold.errors import RunError, UsageError, look_up
 from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import Experiment
@@ -16,6 +17,8 @@ from bebold.gridworld.tasks import find_task
 from bebold.runs import run_folder
 from bebold.studies import STUDIES, Study
 from bebold.sweep import is_done, sweep
+
+_log = logging.getLogger(__name__)
 
 SMOKE_LEVELS = 8
 """On which the runs of a smoke test are judged."""
@@ -33,30 +36,49 @@ def find_experiment(name: str) -> Experiment | Study:
 
 
 def part_of(
-    experiment: Experiment, rows: Sequence[str] = (), tasks: Sequence[str] = (), seeds: Sequence[int] = ()
+    experiment: Experiment, rows: Sequence[str] = (), tasks: Sequence[str] = (), seeds: Sequence[int | str] = ()
 ) -> list[TrainConfig]:
     """Its runs with one of these labels, tasks and seeds; what is left empty chooses all.
 
     Raises
     ------
-    UsageError : no run has one of them, or none has all that is asked for
+    UsageError : no run has one of them, or none has it together with the others
     """
-    runs = list(experiment.runs)
-    asked: tuple[tuple[str, list[str], Callable[[TrainConfig], str]], ...] = (
-        ("row", list(rows), lambda run: run.name),
-        ("task", [find_task(task).id for task in tasks], lambda run: find_task(run.task).id),
-        ("seed", [str(seed) for seed in seeds], lambda run: str(run.seed)),
-    )
-    for kind, words, of in asked:
-        known = {of(run): run for run in experiment.runs}
+    asked = {"row": list(rows), "task": [_short(task) for task in tasks], "seed": [str(seed) for seed in seeds]}
+    names = [(run.name, _short(run.task), str(run.seed)) for run in experiment.runs]
+    chosen = [
+        place
+        for place, of_run in enumerate(names)
+        if all(name in words or not words for name, words in zip(of_run, asked.values(), strict=True))
+    ]
+    for kind, words, known in zip(asked, asked.values(), zip(*names, strict=True), strict=True):
         for word in words:
-            look_up(f"{kind} of {experiment.name}", word, known)
-        runs = [run for run in runs if not words or of(run) in words]
-    if not runs:
-        raise UsageError(
-            f"{experiment.name} has each of these rows, tasks and seeds, but no run with all; ask for less"
-        )
-    return runs
+            if word not in known:
+                there = ", ".join(dict.fromkeys(known))
+                raise UsageError(f"{experiment.name} has no {kind} {word}; there are {there}")
+            if word not in [known[place] for place in chosen]:
+                raise UsageError(
+                    f"{experiment.name} has no run of {kind} {word} with the rest of what is asked for; "
+                    "ask for it in a command of its own"
+                )
+    return [experiment.runs[place] for place in chosen]
+
+
+def _short(task: str) -> str:
+    found = find_task(task)
+    return found.short or found.id
+
+
+def _done(runs: Sequence[TrainConfig], root: Path, levels: int) -> list[report.Result]:
+    """Of those that are trained and judged; warns of folders that hold something else."""
+    results = []
+    for config in runs:
+        try:
+            if is_done(config, root, levels):
+                results.append(report.read_result(run_folder(config, root)))
+        except (UsageError, RunError) as error:
+            _log.warning("left out of the tables: %s", error)
+    return results
 
 
 def reproduce(
@@ -65,16 +87,16 @@ def reproduce(
     *,
     rows: Sequence[str] = (),
     tasks: Sequence[str] = (),
-    seeds: Sequence[int] = (),
+    seeds: Sequence[int | str] = (),
     at_once: int = 0,
     smoke: bool = False,
     quiet: bool = False,
 ) -> Path:
     """Train and judge the runs of an experiment, and write its tables and figures; returns the folder of these.
 
-    These lie in `out/<name>` and are of all its runs that are done. The run folders of all experiments lie in
-    `out/runs`: what two of them ask for is trained once, and runs that are there already are resumed, or left alone if
-    they are done.
+    These lie in `out/<name>` and are of all its runs that are done, also if others failed. The run folders of all
+    experiments lie in `out/runs`: what two of them ask for is trained once, and runs that are there already are
+    resumed, or left alone if they are done.
 
     Parameters
     ----------
@@ -89,10 +111,10 @@ def reproduce(
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
-    chosen = bool(rows or tasks or seeds)
-    if chosen and (smoke or isinstance(experiment, Study)):
-        what = "the rehearsal of an experiment" if smoke else f"the study {name}"
-        raise UsageError(f"{what} is run as a whole; leave --rows, --tasks and --seeds away")
+    part = {"rows": rows, "tasks": tasks, "seeds": seeds}
+    if any(part.values()) and (smoke or isinstance(experiment, Study)):
+        what = "a rehearsal" if smoke else f"the study {name}"
+        raise UsageError(f"{what} is run as a whole; leave --rows, --tasks and --seeds out")
     if isinstance(experiment, Study):
         experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
         return folder
@@ -101,11 +123,29 @@ def reproduce(
         shutil.rmtree(root, ignore_errors=True)
     runs = experiment.smoke if smoke else experiment.runs
     levels = SMOKE_LEVELS if smoke else TEST_LEVELS
-    sweep(
-        part_of(experiment, rows, tasks, seeds) if chosen else runs, root, at_once=at_once, levels=levels, quiet=quiet
-    )
-    results = [report.read_result(run_folder(config, root)) for config in runs if is_done(config, root, levels)]
-    tables.write(results, folder / "tables.md", title=experiment.title)
+    failure = None
+    try:
+        sweep(
+            runs if smoke else part_of(experiment, rows, tasks, seeds),
+            root,
+            at_once=at_once,
+            levels=levels,
+            quiet=quiet,
+        )
+    except RunError as error:
+        failure = error
+    results = _done(runs, root, levels)
+    if results:
+        share = f", {len(results)} of {len(runs)} runs" if len(results) < len(runs) else ""
+        _write(experiment, results, folder, title=experiment.title + share)
+    if failure is not None:
+        raise failure
+    return folder
+
+
+def _write(experiment: Experiment, results: Sequence[report.Result], folder: Path, *, title: str) -> None:
+    """Tables, figures and compact records."""
+    tables.write(results, folder / "tables.md", title=title)
     report.write_csv(results, folder / "summary.csv")
     curves.plot(results, folder / "curves.png")
     if aggregate.comparable(results):
@@ -115,4 +155,3 @@ def reproduce(
     for figure, (keys, label) in experiment.metrics.items():
         curves.plot_metric(results, keys, label, folder / f"{figure}.png")
     record.record(results, folder / "records")
-    return folder

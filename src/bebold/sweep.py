@@ -123,9 +123,16 @@ def complete(config: TrainConfig, root: Path, levels: int) -> None:
 
 
 def is_done(config: TrainConfig, root: Path, levels: int) -> bool:
-    """Whether this run, and no other in its folder, is trained, and judged on so many levels."""
+    """Whether this run is trained, and judged on so many levels.
+
+    Raises
+    ------
+    UsageError : its folder holds a run with other settings
+    RunError : what its folder holds cannot be read
+    """
     job = _Job(resolve(config), run_folder(config, root), levels)
-    return job.done() and not _clashes(job)
+    _refuse_clashes([job])
+    return job.done()
 
 
 def work() -> None:
@@ -337,20 +344,15 @@ def _missing_verdicts(config: TrainConfig, folder: Path, levels: int) -> list[di
     return [options for options, verdict in verdicts if verdict.get("episodes", 0) < levels]
 
 
-def _clashes(job: _Job) -> list[tuple[str, Any, Any]]:
-    """Where the run in its folder differs from it: names of settings, what they are there, and what is asked for."""
-    if not holds_run(job.folder):
-        return []
-    return list(differences(resolve(read_config(job.folder)), job.config, FREE))
-
-
 def _refuse_clashes(jobs: Sequence[_Job]) -> None:
     taken: dict[Path, _Job] = {}
     for job in jobs:
         if job.folder in taken:
             raise UsageError(f"two runs would share the folder {job.folder}; give one of them a label")
         taken[job.folder] = job
-        for name, there, asked in _clashes(job):
+        if not holds_run(job.folder):
+            continue
+        for name, there, asked in differences(resolve(read_config(job.folder)), job.config, FREE):
             raise UsageError(
                 f"{job.folder} holds a run with {name} {there!r}, not {asked!r}; move it away, or make these runs in "
                 "another folder or under another label"
