@@ -234,10 +234,11 @@ def test_only_methods_with_the_same_tasks_are_aggregated(tmp_path: Path, caplog:
         aggregate.plot(runs[-1:], tmp_path / "none.png")
 
 
-def test_a_run_gives_up_for_want_of_any_return_above_0() -> None:
+def test_a_run_gives_up_when_its_last_four_evaluations_earn_nothing() -> None:
     assert gives_up(5, 5, [0.0, -0.1]) and gives_up(5, 9, [0.0])
-    assert not gives_up(5, 4, [0.0]) and not gives_up(5, 9, [0.0, 0.01, 0.0])
-    assert not gives_up(5, 9, []) and not gives_up(0, 9, [0.0])
+    assert gives_up(5, 9, [0.5, 0.0, 0.07, 0.0, 0.01]) and gives_up(5, 9, [0.01, 0.02, 0.03])
+    assert not gives_up(5, 9, [0.0, 0.0, 0.0, 0.09]) and not gives_up(5, 9, [0.0, 0.01, 0.06])
+    assert not gives_up(5, 4, [0.0]) and not gives_up(5, 9, []) and not gives_up(0, 9, [0.0])
 
 
 def test_a_run_that_gave_up_stays_at_nothing_in_means(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def test_it_says_that_it_gave_up(tmp_path, caplog):
     folder = train(replace(SMALL, task="KCS6R3", total_steps=10**6, give_up_at=1500), root=tmp_path)
     steps = metrics(folder)[-1]["steps"]
     assert 1500 <= steps < 3000
-    assert f"{folder} gave up at {steps:,} steps, with no evaluation above 0" in caplog.text
+    assert f"{folder} gave up at {steps:,} steps: its last evaluations earned nothing" in caplog.text
 
 
 def test_a_resumed_run_obeys_the_settings_of_today(tmp_path):

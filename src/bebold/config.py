@@ -265,7 +265,8 @@ class TrainConfig:
     stop_when_solved: bool = False
     """Stop at three evaluations in a row at 95 % of the paper's return."""
     give_up_at: int = 0
-    """Stop after so many environment steps if no progress evaluation has ended with a mean return above 0; 0: never."""
+    """Stop after so many environment steps, or later, if the last four progress evaluations have a mean return of .02
+    or less; 0: never."""
     num_envs: int = 256
     """Environments in all, shared by the workers (ours: wide batches make matrix products fast)."""
     max_episode_steps: int = 0

@@ -50,7 +50,7 @@ def mixtures(groups: Groups) -> dict[tuple[str, str], list[str]]:
 
 
 def any_gave_up(groups: Groups) -> bool:
-    """Whether a run stopped early, without an evaluation above 0."""
+    """Whether a run stopped early, as it earned nothing."""
     return any(run.gave_up for runs in groups.values() for run in runs)
 
 

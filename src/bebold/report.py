@@ -49,7 +49,7 @@ class Result:
     evaluated: bool
     """Whether the curve is of held-out levels; else it is the training return, smoothed."""
     gave_up: bool
-    """Whether it stopped early, as none of its evaluations had a mean return above 0."""
+    """Whether it stopped early, as its last evaluations had a mean return near 0."""
     steps: int
     steps_to_solve: int | None
     minutes_to_solve: float

@@ -154,7 +154,7 @@ def steps(groups: Groups) -> Table:
     return Table(
         "Steps to solve",
         f"Each seed in millions of environment steps; minutes are of work on so many cores. {CRITERION}"
-        + _if_any_gave_up(groups, "Seeds without an evaluation above 0 gave up, and were trained less."),
+        + _if_any_gave_up(groups, "Seeds that earned nothing gave up, and were trained less."),
         ("task", "method", "seeds", "solved at", "minutes to it", "trained", "minutes", "cores"),
         rows,
         words=2,

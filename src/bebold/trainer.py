@@ -167,7 +167,7 @@ class Trainer:
 
     @property
     def gave_up(self) -> bool:
-        """Whether it stops as no evaluation had a mean return above 0."""
+        """Whether it stops as its last evaluations earned nothing."""
         return gives_up(self.config.give_up_at, self.steps, [value for _, value in self.evaluations])
 
     def state(self) -> dict[str, Any] | None:

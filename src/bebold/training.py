@@ -166,7 +166,7 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
     if signals:
         raise Interrupted(signals[0], f"`bebold resume {run.folder}`")
     if trainer.gave_up and not quiet:
-        log.warning(f"{run.folder} gave up at {trainer.steps:,} steps, with no evaluation above 0")
+        log.warning(f"{run.folder} gave up at {trainer.steps:,} steps: its last evaluations earned nothing")
     run.finish(
         {
             "steps": trainer.steps,

@@ -49,6 +49,12 @@ SHARE = 0.95
 IN_A_ROW = 3
 """Evaluations in a row that must reach it."""
 
+LAST = 4
+"""Evaluations that tell whether a run has hope."""
+
+NOTHING = 0.02
+"""The mean return that is none: luck finds a reward here and there, as it does for an agent that plays by chance."""
+
 
 def in_paper_order(tasks: Iterable[str]) -> list[str]:
     """Each task once: first those of the paper's table, in its order, then the others as they come."""
@@ -83,5 +89,6 @@ def steps_to_solve(steps: Sequence[int], returns: Sequence[float], threshold: fl
 
 
 def gives_up(give_up_at: int, steps: int, returns: Sequence[float]) -> bool:
-    """Whether a run stops after `steps`, as none of its evaluations so far ended with a mean return above 0."""
-    return 0 < give_up_at <= steps and len(returns) > 0 and bool(max(returns) <= 0)
+    """Whether a run stops after `steps`, as its last `LAST` evaluations have a mean return of `NOTHING` or less."""
+    last = returns[-LAST:]
+    return 0 < give_up_at <= steps and len(last) > 0 and sum(last) / len(last) <= NOTHING
