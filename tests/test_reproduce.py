@@ -24,7 +24,7 @@ from bebold.gridworld.tasks import TASKS
 from bebold.report import find_runs
 from bebold.reproduce import find_experiment, part_of
 from bebold.runs import run_folder
-from bebold.settings import validate
+from bebold.settings import resolve, validate
 from bebold.sweep import is_done
 
 TINY = TrainConfig(
@@ -74,7 +74,7 @@ def test_no_two_experiments_ask_for_different_runs_in_one_folder() -> None:
             folder = run_folder(config, Path())
             shared += folder in asked
             assert asked.setdefault(folder, config) == config
-    assert shared == 26  # of BeBold and `episodic` in the ablations, of BeBold beside the keys that balls do not change
+    assert shared == 28  # of BeBold and `episodic` in the ablations, of BeBold beside other coefficients and keys
 
 
 def test_static_has_every_task_of_the_appendixs_families() -> None:
@@ -85,7 +85,11 @@ def test_static_has_every_task_of_the_appendixs_families() -> None:
 
 
 def test_the_sensitivity_grid_holds_the_papers() -> None:
-    cells = {(run.ppo.entropy, run.intrinsic.coefficient) for run in EXPERIMENTS["sensitivity"].runs}
+    """In its units: against a reward that is not scaled."""
+    cells = set()
+    for run in map(resolve, EXPERIMENTS["sensitivity"].runs):
+        scale = run.ppo.extrinsic_scale
+        cells.add((round(run.ppo.entropy / scale, 9), round(run.intrinsic.coefficient / scale, 9)))
     assert cells >= {(entropy, beta) for entropy in (1e-4, 5e-4, 1e-3) for beta in (0.01, 0.05, 0.1)}
 
 
@@ -93,7 +97,7 @@ def test_every_panel_of_a_grid_has_runs() -> None:
     experiment = EXPERIMENTS["sensitivity"]
     shown = [name for row in experiment.grid for name, _ in row]
     assert sorted(shown) == sorted({run.name for run in experiment.runs})
-    assert dict(experiment.grid[0])["bebold-ent0.0001-beta0.01"] == "entropy 0.0001, β 0.01"
+    assert dict(experiment.grid[0])["bebold-ent0.001-beta0.1"] == "entropy 0.001, β 0.1"
 
 
 def test_runs_are_cut_short() -> None:
