@@ -13,8 +13,8 @@ from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 STEPS = 8_000_000
 """Long after BeBold has solved them."""
 METHODS = {"KCS3R3": ("bebold", "episodic", "ride", "amigo"), "MRN7S8": ("bebold", "episodic")}
-"""The paper's three, and BeBold's restriction alone, which never tires: what it pays is what novelty took away. RIDE and
-AMIGo do not learn MultiRoom."""
+"""The paper's three, and BeBold's restriction alone, which never tires: what it pays is what novelty took away.
+RIDE and AMIGo do not learn MultiRoom."""
 
 _RUNS = tuple(
     TrainConfig(
