@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -190,6 +191,21 @@ def test_training_episodes_can_be_cut_short():
     trainer = Trainer(resolve(replace(SMALL, max_episode_steps=5)), Workers())
     stats = trainer.update()
     assert stats["charts/episodes"] > 0 and stats["charts/episodic_length"] <= 5
+
+
+def test_environments_begin_out_of_step_where_the_method_asks():
+    def times(config, worker=None):
+        trainer = Trainer(resolve(config), worker or Workers())
+        return trainer.pipeline.collector.envs.observe()[1]["elapsed_steps"].tolist()
+
+    amigo = replace(SMALL, method="amigo", max_episode_steps=50)
+    found = times(amigo)
+    assert min(found) >= 0 and max(found) < 50 and len(set(found)) > SMALL.num_envs / 2
+    assert times(amigo) == found and times(replace(amigo, seed=4)) != found
+    halves = [times(replace(amigo, workers=2), SimpleNamespace(size=2, rank=rank)) for rank in range(2)]
+    assert halves[0] + halves[1] == found
+    assert not any(times(replace(amigo, staggered=False))) and not any(times(SMALL))
+    assert any(times(replace(SMALL, staggered=True)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -33,7 +33,9 @@ class Collector:
     needs : names of the observations to keep, or of arrays in `info`; `key` keeps the keys themselves
     guide : of the policy that acts, if it has one; what it adds is kept too
     unroll : `T`, steps per rollout
-    seed : of the environments and of the sampled actions
+    seed : of the environments
+    action_seed : of the sampled actions
+    elapsed : steps int64 `[B]` that count as taken when the first episodes begin; None: none
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Collector:
         action_seed: int,
         guide: Guide | None = None,
         device: torch.device | str = "cpu",
+        elapsed: np.ndarray | None = None,
     ):
         self.envs = envs
         self.key = key
@@ -59,7 +62,7 @@ class Collector:
         self.generator = torch.Generator(self.device).manual_seed(action_seed)
         self.episodes: list[tuple[float, int]] = []
         self.state: Tensor | None = None
-        obs, info = envs.reset(seed=seed)
+        obs, info = envs.reset(seed=seed, options=None if elapsed is None else {"elapsed": elapsed})
         self.starts = np.ones(envs.num_envs, bool)
         self.ended = np.zeros(envs.num_envs, bool)
         self.obs: dict[str, Tensor] = {}

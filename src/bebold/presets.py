@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
-from bebold.config import ICMConfig, IMPALAConfig, IntrinsicConfig, NetworkConfig, Preset, RNDConfig, TrainConfig
+from bebold.config import (
+    AMIGoConfig,
+    ICMConfig,
+    IMPALAConfig,
+    IntrinsicConfig,
+    NetworkConfig,
+    Preset,
+    RNDConfig,
+    TrainConfig,
+)
 from bebold.errors import look_up
 from bebold.experiments import static, table2
 from bebold.gridworld.tasks import find_task
@@ -74,7 +83,7 @@ def _impala(config: TrainConfig) -> TrainConfig:
 
 
 def _count(config: TrainConfig) -> TrainConfig:
-    return _ride_agent(config, IntrinsicConfig(key="observation"))
+    return _ride_agent(config, IntrinsicConfig(coefficient=0.1, key="observation"))
 
 
 def _rnd(config: TrainConfig) -> TrainConfig:
@@ -117,13 +126,13 @@ def _ride(config: TrainConfig) -> TrainConfig:
 
 
 def _amigo(config: TrainConfig) -> TrainConfig:
-    """AMIGo's appendix, for the student; the teacher's numbers are the defaults.
+    """AMIGo's appendix; of the teacher's numbers, those that are not the defaults.
 
     The bonus with the reward adds up to what its student learns from, and must not be clamped again.
     """
     impala = IMPALAConfig(learning_rate=1e-3, reward_clip=0.0)
-    intrinsic = IntrinsicConfig(coefficient=1.0, coefficient_decay="none")
-    return replace(config, num_envs=8, impala=impala, intrinsic=intrinsic)
+    intrinsic = IntrinsicConfig(coefficient=1.0, coefficient_decay="none", amigo=AMIGoConfig(batch=150))
+    return replace(config, staggered=False, num_envs=8, impala=impala, intrinsic=intrinsic)
 
 
 PAPERS: dict[str, Callable[[TrainConfig], TrainConfig]] = {

@@ -355,7 +355,14 @@ def resolve(config: TrainConfig) -> TrainConfig:
     ppo = config.ppo
     if ppo.huber_delta is None:
         ppo = replace(ppo, huber_delta=HUBER_DELTA.get(find_task(config.task).family, USUAL_HUBER_DELTA))
-    return replace(config, workers=worker_count(config), network=network, ppo=ppo, intrinsic=intrinsic)
+    return replace(
+        config,
+        workers=worker_count(config),
+        staggered=staggered(config),
+        network=network,
+        ppo=ppo,
+        intrinsic=intrinsic,
+    )
 
 
 def architecture(config: TrainConfig) -> Architecture:
@@ -363,6 +370,13 @@ def architecture(config: TrainConfig) -> Architecture:
     from bebold.methods.recipes import find_recipe
 
     return config.network.architecture or find_recipe(config.method).architecture
+
+
+def staggered(config: TrainConfig) -> bool:
+    """Whether environments begin out of step, as asked for or else as the method asks."""
+    from bebold.methods.recipes import find_recipe
+
+    return find_recipe(config.method).staggered if config.staggered is None else config.staggered
 
 
 def worker_count(config: TrainConfig, cores: int = 0) -> int:

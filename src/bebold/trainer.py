@@ -27,7 +27,7 @@ from bebold.methods.recipes import build_intrinsic
 from bebold.networks import Policy
 from bebold.parallel import Workers
 from bebold.rollout import Rollout
-from bebold.settings import LEVELS
+from bebold.settings import LEVELS, staggered
 
 
 class Trainer:
@@ -59,12 +59,23 @@ class Trainer:
         action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
         self.learner: Learner = build_learner(config, self.policy, seed=split_seed, peers=workers)
         first_level = config.seed * LEVELS + workers.rank * share
-        collector = self.collector(share, unroll=config.unroll, seed=first_level, action_seed=action_seed)
+        elapsed = self._first_times()[workers.rank * share :][:share] if staggered(config) else None
+        collector = self.collector(
+            share, unroll=config.unroll, seed=first_level, action_seed=action_seed, elapsed=elapsed
+        )
         self.pipeline = Pipeline(collector, config.policy_lag)
         self.steps = 0
         self.evaluations: list[tuple[int, float]] = []
 
-    def collector(self, num_envs: int, *, unroll: int, seed: int, action_seed: int) -> Collector:
+    def _first_times(self) -> np.ndarray:
+        """At which steps of an episode the environments of all workers begin."""
+        limit = min(self.config.max_episode_steps or self.task.max_steps, self.task.max_steps)
+        generator = np.random.default_rng(np.random.SeedSequence((self.config.seed, 0), spawn_key=(1,)))
+        return generator.integers(limit, size=self.config.num_envs)
+
+    def collector(
+        self, num_envs: int, *, unroll: int, seed: int, action_seed: int, elapsed: np.ndarray | None = None
+    ) -> Collector:
         """New environments as this run trains on, and what collects from them all that learning needs."""
         config = self.config
         return Collector(
@@ -83,6 +94,7 @@ class Trainer:
             seed=seed,
             action_seed=action_seed,
             device=choose_device(config.device),
+            elapsed=elapsed,
         )
 
     def sample(self, steps: int, *, seed: int, policy: Policy | None = None) -> tuple[Rollout, Tensor]:

@@ -108,6 +108,21 @@ def test_reset_mask_cancels_the_automatic_reset() -> None:
     assert info["elapsed_steps"][0] == 1
 
 
+def test_first_episodes_can_begin_late() -> None:
+    envs, twin = MiniGridVectorEnv("MRN6", 3), MiniGridVectorEnv("MRN6", 3)
+    observation, info = envs.reset(seed=0, options={"elapsed": np.array([0, 100, 119])})
+    assert info["elapsed_steps"].tolist() == [0, 100, 119]
+    np.testing.assert_array_equal(observation["image"], twin.reset(seed=0)[0]["image"])
+    ends = np.zeros(3, dtype=int)
+    for time in range(1, 142):
+        observation, _, _, truncated, _ = envs.step(np.full(3, TURN_RIGHT))
+        twin.step(np.full(3, TURN_RIGHT))
+        ends[truncated & (ends == 0)] = time
+    assert ends.tolist() == [120, 20, 1]
+    # Later episodes are whole: these began at steps 22 and 3, and end after 120.
+    assert envs.observe()[1]["elapsed_steps"].tolist() == [20, 120, 18]
+
+
 @pytest.mark.parametrize("task", ["MRN6", "MiniGrid-Dynamic-Obstacles-5x5-v0"])
 def test_a_fixed_seed_plays_one_level_for_ever(task: str) -> None:
     envs = MiniGridVectorEnv(task, 3, fixed_seed=77)
@@ -284,6 +299,9 @@ def test_misuse_is_answered_in_one_sentence() -> None:
     for mask in (np.array([True]), np.array([1, 0]), np.array([False, False])):
         with pytest.raises(ValueError, match="reset_mask must be"):
             envs.reset(options={"reset_mask": mask})
+    for elapsed in (np.array([1]), np.array([0.0, 1.0]), np.array([-1, 0]), np.array([0, 270])):
+        with pytest.raises(ValueError, match="elapsed must be 2 integers from 0 to 269"):
+            envs.reset(options={"elapsed": elapsed})
     for seed in ([1], [1, 2, 3]):
         with pytest.raises(ValueError, match="seeds for 2 environments"):
             envs.reset(seed=seed)

@@ -10,6 +10,7 @@ import torch
 
 from bebold.config import AMIGoConfig
 from bebold.errors import UsageError
+from bebold.methods import amigo
 from bebold.methods.amigo import GoalReward, Teacher, goal_reward, reached, step_bonus
 from bebold.methods.recipes import build_guide, build_intrinsic
 from bebold.optimise import Peers
@@ -156,19 +157,22 @@ def test_goals_get_harder_after_good_batches_in_a_row(rollout_of):
     assert goals.threshold == 9
 
 
-def test_goals_wait_until_a_batch_is_full(rollout_of):
+def test_goals_wait_until_there_are_enough_and_teach_one_step(rollout_of, monkeypatch):
     goals = make(batch=8)
     learnt = []
     goals._learn = lambda grid, outcome: learnt.append((grid, outcome)) or {}
-    grid, goal = random_grids(29), torch.arange(29) % 20
-    steps, was_reached = torch.arange(29) + 1, torch.arange(29) % 3 == 0
-    for part in (slice(0, 5), slice(5, 10), slice(10, 10), slice(10, 29)):
+    grid, goal = random_grids(49), torch.arange(49) % 20
+    steps, was_reached = torch.arange(49) + 1, torch.arange(49) % 3 == 0
+    expected = torch.stack((goal, steps, was_reached.long(), torch.zeros_like(goal)), dim=1)
+    monkeypatch.setattr(amigo, "MOST", 20)
+    for part in (slice(0, 5), slice(5, 10), slice(10, 10), slice(10, 29), slice(29, 32), slice(32, 49)):
         goals.update(outcomes_of(rollout_of, grid[part], goal[part], steps[part], was_reached[part]))
     assert len(learnt) == 3
-    grids, outcome = (torch.cat(parts) for parts in zip(*learnt, strict=True))
-    assert torch.equal(grids, grid[:24])
-    expected = torch.stack((goal, steps, was_reached.long(), torch.zeros_like(goal)), dim=1)
-    assert torch.equal(outcome, expected[:24])
+    for (grids, outcome), part in zip(learnt, (slice(0, 10), slice(10, 29), slice(29, 49)), strict=True):
+        assert torch.equal(grids, grid[part]) and torch.equal(outcome, expected[part])
+    monkeypatch.setattr(amigo, "MOST", 19)  # of twenty every second one
+    goals.update(outcomes_of(rollout_of, grid[29:], goal[29:], steps[29:], was_reached[29:]))
+    assert torch.equal(learnt[-1][1], expected[29::2])
 
 
 def test_loss_is_the_literal_one():

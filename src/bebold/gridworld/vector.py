@@ -112,14 +112,17 @@ class MiniGridVectorEnv(VectorEnv):
 
         An integer seed gives environment i the stream of `seed + i`; without one, each stream goes on (the
         first time it starts from fresh entropy). `options["reset_mask"]` bool [B] resets some environments
-        only. With `fixed_seed` there is one level only and seeds change nothing.
+        only; `options["elapsed"]` int [B] has the new episodes begin as if so many steps had been taken, and so time
+        out sooner. With `fixed_seed` there is one level only and seeds change nothing.
         """
         mask = self._reset_mask(options)
+        elapsed = self._elapsed(options)
         for i, one in enumerate(seeds_of_envs(seed, self.num_envs)):
             if mask[i] and (one is not None or not self._state.seeded[i]):
                 self._state.generators[i] = seeded_generator(one)
         self._state.seeded |= mask
         self._start_levels(mask)
+        self._state.elapsed[mask] = elapsed[mask]
         self._state.ended &= ~mask
         self._state.started[:] = True
         return self.observe()
@@ -136,6 +139,16 @@ class MiniGridVectorEnv(VectorEnv):
         if not self._state.started[0] and not mask.all():
             raise ValueError("The first reset must be of all environments: leave reset_mask out.")
         return np.array(mask)
+
+    def _elapsed(self, options: dict[str, Any] | None) -> np.ndarray:
+        elapsed = np.asarray((options or {}).get("elapsed", np.zeros(self.num_envs, np.int64)))
+        whole = elapsed.shape == (self.num_envs,) and elapsed.dtype.kind in "iu"
+        if not whole or elapsed.min() < 0 or elapsed.max() >= self.max_episode_steps:
+            raise ValueError(
+                f"elapsed must be {self.num_envs} integers from 0 to {self.max_episode_steps - 1}, "
+                f"not {elapsed.dtype} of shape {elapsed.shape}."
+            )
+        return elapsed
 
     def seed_generators(self, seed: Seed) -> None:
         """Start generators afresh, so that the next `reset()` is as `reset(seed=seed)`."""

@@ -18,6 +18,8 @@ from bebold.rollout import Rollout
 CHANNELS = 16
 OUTCOME = 4
 """Numbers that are kept of a goal that ended."""
+MOST = 1024
+"""Goals that one step learns from, evenly spread among all: more would be slow and teach little more."""
 
 
 def reached(before: Tensor, after: Tensor, goal: Tensor) -> Tensor:
@@ -143,10 +145,10 @@ class GoalReward(nn.Module):
 
     The teacher earns `reward` for a goal that was reached in t* steps or more, and loses `penalty` for one that was
     reached sooner or not by the end of the episode; but it earns `solved_reward` if the task was solved meanwhile. It
-    learns by policy gradient, with its value as a baseline and an entropy bonus, from each `batch` of goals that came
-    to an end; those of all workers are put together, and all workers take the same steps. t* rises by one after
-    `good_batches` good batches in a row. When a batch is good, our sources do not say: here, when its mean reward
-    exceeds `good_reward`, solving left out of account.
+    learns by policy gradient, with its value as a baseline and an entropy bonus, from the goals that came to an end:
+    one step a rollout, once at least `batch` are together. Those of all workers are put together, and all workers take
+    the same steps. t* rises by one after `good_batches` good ones in a row. When a batch is good, our sources do not
+    say: here, when its mean reward exceeds `good_reward`, solving left out of account.
 
     `state_dict()` holds all there is to save, the goals that wait for their batch to fill up included.
 
@@ -189,14 +191,12 @@ class GoalReward(nn.Module):
             stats |= _statistics(outcome)
         if self._waiting is not None:
             grid, outcome = (torch.cat(pair) for pair in zip(self._waiting, (grid, outcome), strict=True))
-        learnt = []
-        batch = self.config.batch
-        whole = len(outcome) // batch * batch
-        for first in range(0, whole, batch):
-            learnt.append(self._learn(grid[first : first + batch], outcome[first : first + batch]))
-        self._waiting = grid[whole:], outcome[whole:]
-        for name in learnt[0] if learnt else ():
-            stats[name] = sum(one[name] for one in learnt) / len(learnt)
+        if len(outcome) >= self.config.batch:
+            # One step: the teacher that a second one would correct is no longer the one that set these goals.
+            spread = torch.arange(0, len(outcome), -(-len(outcome) // MOST))
+            stats |= self._learn(grid[spread], outcome[spread])
+            grid, outcome = grid[:0], outcome[:0]
+        self._waiting = grid, outcome
         return stats | {"intrinsic/goal_threshold": float(self.threshold)}
 
     def goal_quality(self, steps: Tensor, reached: Tensor) -> Tensor:

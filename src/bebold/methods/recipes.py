@@ -37,6 +37,8 @@ class Recipe:
     """Formula and source, for the command line's help."""
     architecture: Architecture = "mlp-gru"
     """The actor-critic unless the settings say otherwise."""
+    staggered: bool = False
+    """Whether environments begin out of step with each other unless the settings say otherwise."""
 
 
 RECIPES: dict[str, Recipe] = {
@@ -86,6 +88,7 @@ RECIPES: dict[str, Recipe] = {
         0.3,
         "1 - 0.9 t/T where the cell changes that a teacher chose; Campero et al. 2021",
         architecture="amigo",
+        staggered=True,
     ),
     "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
