@@ -28,7 +28,7 @@ def test_amigo_learns_from_its_own_sum_unclamped():
     config = preset("paper", method="amigo")
     assert (config.intrinsic.coefficient, config.impala.extrinsic_scale, config.impala.reward_clip) == (1.0, 1.0, 0.0)
     assert (config.num_envs, config.impala.learning_rate, config.impala.entropy) == (8, 1e-3, 5e-4)
-    assert config.intrinsic.amigo.batch == 150 and config.staggered is False
+    assert (config.intrinsic.amigo.batch, config.intrinsic.amigo.entropy, config.staggered) == (150, 0.01, False)
 
 
 def test_ride_counts_full_states_and_bebold_observations():

@@ -319,12 +319,12 @@ def test_an_interrupted_sweep_saves_its_runs(tmp_path: Path, signum: signal.Sign
         assert int(newest.stem) == metrics(folder)[-1]["steps"] < 20_000
 
 
-def test_every_baseline_has_as_many_trials() -> None:
+def test_every_baseline_has_its_trials() -> None:
     runs = read_sweep(Path(__file__).parents[1] / "benchmarks" / "tuning.yaml")
     for run in runs:
         validate(run)
     trials = Counter((run.method, run.task) for run in runs)
     methods = {method for method, _ in trials} - {"none"}
     assert methods == {"rnd", "ride", "icm", "amigo", "count", "episodic", "bebold-no-episodic"}
-    assert {trials[method, task] for method in methods for task in ("KCS3R3", "MRN6")} == {12}
+    assert min(trials[method, task] for method in methods for task in ("KCS3R3", "MRN6")) == 12
     assert {run.seed for run in runs}.isdisjoint(REPORTED_SEEDS)

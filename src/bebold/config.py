@@ -179,8 +179,8 @@ class AMIGoConfig:
 
     learning_rate: float = 1e-3
     """Adam's step size of the teacher (the paper; 2e-3 in its repository)."""
-    entropy: float = 0.01
-    """Entropy coefficient of the teacher (the paper; 0.05 in its repository)."""
+    entropy: float = 0.05
+    """Entropy coefficient of the teacher (its repository; 0.01 in the paper, at which it settles on one cell)."""
     value_loss: float = 0.5
     """Weight of the value loss of the teacher's baseline (as BeBold's released settings weigh the student's)."""
     batch: int = 32
