@@ -68,7 +68,7 @@ def judge(source: Path, *, episodes: int = TEST_LEVELS, greedy: bool = False, re
     task = repaired_task(config.task) if repaired else find_task(config.task)
     played = evaluate(policy, task.id, episodes=episodes, greedy=greedy)
     verdict = Verdict(
-        task=task.short or task.id,
+        task=task.name,
         id=task.id,
         episodes=episodes,
         greedy=greedy,

@@ -43,7 +43,7 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
     config = TrainConfig(method=method, task=task)
     known = find_task(task)
     if name == "fast":
-        return replace(config, total_steps=BUDGETS.get(known.short or known.id, config.total_steps))
+        return replace(config, total_steps=BUDGETS.get(known.name, config.total_steps))
     config = replace(
         config,
         preset="paper",

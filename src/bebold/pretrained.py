@@ -34,7 +34,7 @@ def find_pretrained(task: str) -> Path:
     UsageError : no agent for it comes with the package
     """
     found = find_task(task)
-    path = FOLDER / f"{found.short or found.id}{ENDING}"
+    path = FOLDER / f"{found.name}{ENDING}"
     if not path.exists():
         known = ", ".join(sorted(path.name.removesuffix(ENDING) for path in FOLDER.glob(f"*{ENDING}")))
         raise UsageError(f"no trained agent for {task} comes with this package, only for {known or 'no task'}")

@@ -96,7 +96,7 @@ def read_result(folder: Path) -> Result:
     config = read_config(folder)
     metrics = read_metrics(folder)
     task = find_task(config.task)
-    name = task.short or task.id
+    name = task.name
     steps, none = metrics["steps"], np.full(len(metrics["steps"]), np.nan)
     judged = metrics.get("eval/return_mean", none)
     there = np.isfinite(judged)

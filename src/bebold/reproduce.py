@@ -44,8 +44,8 @@ def part_of(
     ------
     UsageError : no run has one of them, or none has it together with the others
     """
-    asked = {"row": list(rows), "task": [_short(task) for task in tasks], "seed": [str(seed) for seed in seeds]}
-    names = [(run.name, _short(run.task), str(run.seed)) for run in experiment.runs]
+    asked = {"row": list(rows), "task": [find_task(task).name for task in tasks], "seed": [str(seed) for seed in seeds]}
+    names = [(run.name, find_task(run.task).name, str(run.seed)) for run in experiment.runs]
     chosen = [
         place
         for place, of_run in enumerate(names)
@@ -62,11 +62,6 @@ def part_of(
                     "ask for it in a command of its own"
                 )
     return [experiment.runs[place] for place in chosen]
-
-
-def _short(task: str) -> str:
-    found = find_task(task)
-    return found.short or found.id
 
 
 def _done(runs: Sequence[TrainConfig], root: Path, levels: int) -> list[report.Result]:
@@ -111,8 +106,7 @@ def reproduce(
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
-    part = {"rows": rows, "tasks": tasks, "seeds": seeds}
-    if any(part.values()) and (smoke or isinstance(experiment, Study)):
+    if (rows or tasks or seeds) and (smoke or isinstance(experiment, Study)):
         what = "a rehearsal" if smoke else f"the study {name}"
         raise UsageError(f"{what} is run as a whole; leave --rows, --tasks and --seeds out")
     if isinstance(experiment, Study):

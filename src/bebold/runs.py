@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 def run_folder(config: TrainConfig, root: Path) -> Path:
     """`root/<task>/<label or method>/<seed>`, the task by its short name where it has one."""
     task = find_task(config.task)
-    return root / (task.short or task.id).replace("/", "-") / config.name / str(config.seed)
+    return root / task.name.replace("/", "-") / config.name / str(config.seed)
 
 
 def verdict_file(*, repaired: bool, greedy: bool) -> str:

@@ -296,7 +296,7 @@ def validate(config: TrainConfig) -> None:
         raise UsageError("give_up_at needs progress evaluations; set evaluation.interval to 250000, say")
     if config.stop_when_solved and solved_threshold(task.short or "") is None:
         raise UsageError(
-            f"stop_when_solved needs a return to reach, and the paper gives none for {task.short or task.id}; "
+            f"stop_when_solved needs a return to reach, and the paper gives none for {task.name}; "
             "set total_steps instead"
         )
 

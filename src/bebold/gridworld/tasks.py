@@ -38,6 +38,11 @@ class Task:
     height: int
 
     @property
+    def name(self) -> str:
+        """The paper's name for it, or else its id: what folders, tables and messages call it."""
+        return self.short or self.id
+
+    @property
     def see_through_walls(self) -> bool:
         """Whether the agent sees through walls, as in Farama's Empty and Dynamic-Obstacles."""
         return self.family in ("empty", "dynamic_obstacles")
@@ -256,7 +261,7 @@ def repaired_task(name: str | Task) -> Task:
         why = "no ball blocks a door there"
     else:
         why = "it is the repaired one" if repaired == task else "Farama has no -v1 of it"
-    raise UsageError(f"there are no repaired levels of {task.short or task.id}: {why}; judge it without --repaired")
+    raise UsageError(f"there are no repaired levels of {task.name}: {why}; judge it without --repaired")
 
 
 def make_farama(task: str | Task, **kwargs: Any) -> gymnasium.Env:
