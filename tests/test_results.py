@@ -15,17 +15,23 @@ from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
 from bebold.report import find_runs, read_result
+from bebold.settings import resolve
 
 ROOT = Path(__file__).parents[1]
 TABLE2, ABLATIONS = EXPERIMENTS["table2"], EXPERIMENTS["ablations"]
 RECORDS = ROOT / "results" / "table2"
 
 
+def summary_of(experiment: str) -> list[dict[str, str]]:
+    """A line a run, as it is committed."""
+    with (ROOT / "results" / experiment / "summary.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, str]]:
     """But for what the same agents do on the repaired levels."""
-    with (RECORDS / "summary.csv").open() as file:
-        return [row for row in csv.DictReader(file) if not row["task"].endswith("-v1")]
+    return [row for row in summary_of("table2") if not row["task"].endswith("-v1")]
 
 
 def test_the_summary_is_that_of_the_records(rows: list[dict[str, str]]) -> None:
@@ -83,3 +89,23 @@ def test_bebold_solves_every_task_within_a_quarter_of_the_papers_steps(rows: lis
     for row in rows:
         if row["method"] == "bebold":
             assert int(row["steps_to_solve"]) <= limits[row["task"][:2]]
+
+
+def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
+    text = (ROOT / "docs" / "reproduction.md").read_text().split("## Entropy and β")[1].split("\n## ")[0]
+    betas, *lines = re.findall(r"^\| (\S+[^|]*) \|(.*)\|$", text, re.MULTILINE)
+    said = {
+        (entropy, beta): [step.strip("* ") for step in cell.split(",")]
+        for entropy, cells in lines
+        for beta, cell in zip(betas[1].replace("β", "").split("|"), cells.split("|"), strict=True)
+    }
+    runs = EXPERIMENTS["sensitivity"].runs
+    found: dict[tuple[str, int], str] = {}
+    for row in summary_of("sensitivity"):
+        steps = f"{int(row['steps_to_solve']) / 1e6:.1f}" if row["steps_to_solve"] else "-"
+        found[row["method"], int(row["seed"])] = steps
+    assert found.keys() == {(run.name, run.seed) for run in runs}
+    cells = {(resolve(run).ppo.entropy, resolve(run).intrinsic.coefficient): run.name for run in runs}
+    assert {cells[float(entropy), float(beta)]: steps for (entropy, beta), steps in said.items()} == {
+        name: [found[name, 11], found[name, 12]] for name in cells.values()
+    }

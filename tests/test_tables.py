@@ -241,6 +241,27 @@ def test_a_run_gives_up_when_its_last_four_evaluations_earn_nothing() -> None:
     assert not gives_up(5, 4, [0.0]) and not gives_up(5, 9, []) and not gives_up(0, 9, [0.0])
 
 
+def test_a_run_that_stopped_solved_keeps_its_return_while_others_go_on(tmp_path: Path) -> None:
+    every = EvaluationConfig(interval=1_000_000)
+    settings: dict[str, Any] = {"stop_when_solved": True, "total_steps": 9_000_000, "evaluation": every}
+    runs = [
+        make_run(tmp_path, [0.9, 0.92, 0.91], judged(0.9), **settings),
+        make_run(tmp_path, [0.0, 0.1, 0.9, 0.9, 0.93], judged(0.9), seed=2, **settings),
+        make_run(tmp_path, [0.0, 0.0], seed=3, give_up_at=2_000_000, **settings),
+    ]
+    assert [run.stopped_solved for run in runs] == [True, True, False]
+    two = curves.new_figure(4, 3).subplots()
+    curves.draw_task(two, "KCS4R3", {"bebold": runs[:2]}, curves.styles(["bebold"]))
+    mean = next(line for line in two.get_lines() if line.get_label() == "bebold")
+    np.testing.assert_allclose(mean.get_xydata(), [[1, 0.45], [2, 0.51], [3, 0.905], [4, 0.905], [5, 0.92]])
+    three = curves.new_figure(4, 3).subplots()
+    curves.draw_task(three, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
+    mean = next(line for line in three.get_lines() if line.get_label() == "bebold")
+    np.testing.assert_allclose(mean.get_xydata()[-1], [9, (0.91 + 0.93 + 0) / 3])
+    assert "runs that stopped as they were solved" in curves.caption(groups.group(runs))
+    assert "as they were solved" not in curves.caption(groups.group(runs[:1]))
+
+
 def test_a_run_that_gave_up_stays_at_nothing_in_means(tmp_path: Path) -> None:
     every = EvaluationConfig(interval=1_000_000)
     settings: dict[str, Any] = {"give_up_at": 2_000_000, "total_steps": 4_000_000, "evaluation": every}

@@ -70,11 +70,18 @@ class Result:
         return self.config.name
 
     @property
-    def held_curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Steps and returns of the curve, which of a run that gave up stays where it was to the end of its budget."""
-        if not self.gave_up:
+    def stopped_solved(self) -> bool:
+        """Whether it stopped early, as it had solved its task."""
+        done = self.config.stop_when_solved and self.steps_to_solve is not None
+        return done and self.steps < self.config.total_steps
+
+    def held_curve(self, longest: float) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and returns of the curve, which stays where it was once the run had stopped early: that of a run that
+        gave up to the end of its budget, that of one that was solved until `longest`, the steps of others like it."""
+        last = self.config.total_steps if self.gave_up else longest if self.stopped_solved else 0
+        if not len(self.curve_steps) or last <= self.curve_steps[-1]:
             return self.curve_steps, self.curve_returns
-        interval, last = self.config.evaluation.interval, self.config.total_steps
+        interval = self.config.evaluation.interval
         rest = np.append(np.arange(self.curve_steps[-1] + interval, last, interval), last)
         held = np.full(len(rest), self.curve_returns[-1])
         return np.append(self.curve_steps, rest), np.append(self.curve_returns, held)
