@@ -165,7 +165,7 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         "10x10",
         "480",
         "0.93",
-        "8,000,000",
+        "5,000,000",
     ]
     assert len({len(line) for line in lines}) == 1
 

@@ -12,7 +12,7 @@ from bebold.settings import resolve, validate
 
 
 def test_fast_is_the_default():
-    config = TrainConfig(method="rnd", task="KCS4R3", total_steps=8_000_000)
+    config = TrainConfig(method="rnd", task="KCS4R3", total_steps=5_000_000)
     assert preset(method="rnd", task="KCS4R3") == config
     assert preset(task="MiniGrid-KeyCorridorS4R3-v0").total_steps == config.total_steps
     assert preset(task="MiniGrid-KeyCorridorS3R1-v0").total_steps == TrainConfig().total_steps

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
-from bebold.experiments.table2 import GIVE_UP_AT, run_of
+from bebold.experiments.table2 import run_of
 
 TASK = "KCS4R3"
 ENTROPIES = (1e-3, 5e-3, 1e-2)
@@ -33,7 +33,6 @@ def _run(entropy: float, beta: float, seed: int) -> TrainConfig:
         ours,
         label=label(entropy, beta),
         stop_when_solved=True,
-        give_up_at=GIVE_UP_AT[TASK],
         ppo=PPOConfig(entropy=entropy),
         intrinsic=IntrinsicConfig(coefficient=beta),
     )
