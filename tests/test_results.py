@@ -15,7 +15,8 @@ from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
 from bebold.report import find_runs, read_result
-from bebold.settings import resolve
+from bebold.settings import differences, resolve
+from bebold.sweep import FREE
 
 ROOT = Path(__file__).parents[1]
 TABLE2, ABLATIONS = EXPERIMENTS["table2"], EXPERIMENTS["ablations"]
@@ -109,3 +110,13 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     assert {cells[float(entropy), float(beta)]: steps for (entropy, beta), steps in said.items()} == {
         name: [found[name, 11], found[name, 12]] for name in cells.values()
     }
+
+
+def test_the_new_records_of_table_2_have_its_settings() -> None:
+    runs = {(run.task, run.name, run.seed): run for run in TABLE2.runs}
+    folders = find_runs([ROOT / "results" / "table2-next"])
+    assert folders
+    for folder in folders:
+        result = read_result(folder)
+        run = runs[result.task, result.name, result.config.seed]
+        assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []

@@ -50,7 +50,7 @@ class PPOConfig:
     """linear: it falls to 0 at `total_steps` (measured: settled policies fall apart without)."""
     adam_eps: float = 1e-8
     """Adam's ε (PyTorch's; measured: OpenAI baselines' 1e-5 outweighs the gradients of a small bonus, as advantages are
-    not divided by their deviation, and costs a quarter of the steps)."""
+    not divided by their deviation, and can double the steps where exploration takes long)."""
     max_grad_norm: float = 0.5
     """Global gradient norm is clipped to this (OpenAI baselines)."""
     entropy: float = 5e-3

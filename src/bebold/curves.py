@@ -82,7 +82,7 @@ def caption(groups: Groups) -> str:
     parts += ["runs that gave up stay at their last return"] if any_gave_up(groups) else []
     if any(run.stopped_solved for runs in groups.values() if len(runs) > 1 for run in runs):
         parts.append("runs that stopped as they were solved keep their last return while others like them go on")
-    parts += ["band: from the lowest of them to the highest"] if max(seeds, default=0) >= BAND else []
+    parts += ["band: from the lowest seed to the highest"] if max(seeds, default=0) >= BAND else []
     parts += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     return "; ".join(parts)
 

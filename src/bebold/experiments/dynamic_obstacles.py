@@ -59,7 +59,7 @@ MENDS = tuple(
     for arm in (POSE, POSITION)
 )
 """Those whose keys no ball changes, for `KEPT`. The entropy bonus is a tenth of the usual one, as the reward is: more
-would make the agent unlearn these tasks once β is gone, whatever the key. They stop when they are solved."""
+made `bebold-alpha1-scale1` unlearn MultiRoom once β was gone. They stop when they are solved."""
 
 _RUNS = tuple(
     replace(arm, task=task, seed=seed, total_steps=steps, workers=1, evaluation=EvaluationConfig(interval=interval))

@@ -10,7 +10,7 @@ from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 STEPS = {
     "MRN6": 4_000_000,
     "MRN7S8": 4_000_000,
-    "MRN12S10": 4_000_000,
+    "MRN12S10": 5_000_000,
     "KCS3R3": 3_000_000,
     "KCS4R3": 5_000_000,
     "KCS5R3": 6_000_000,
