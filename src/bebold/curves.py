@@ -78,11 +78,11 @@ def plot(results: Sequence[Result], path: Path) -> None:
 def caption(groups: Groups) -> str:
     """What the lines and bands of `draw_task` are; nothing if each is of a single seed that did not give up."""
     seeds = {len(runs) for runs in groups.values()}
-    parts = ["thick line: mean over the seeds trained that far"] if max(seeds, default=0) > 1 else []
+    parts = ["thick line: mean over the seeds trained that far"] if max(seeds) > 1 else []
     parts += ["runs that gave up stay at their last return"] if any_gave_up(groups) else []
     if any(run.stopped_solved for runs in groups.values() if len(runs) > 1 for run in runs):
         parts.append("runs that stopped as they were solved keep their last return while others like them go on")
-    parts += ["band: from the lowest seed to the highest"] if max(seeds, default=0) >= BAND else []
+    parts += ["band: from the lowest seed to the highest"] if max(seeds) >= BAND else []
     parts += ["thin lines: seeds, where there are two"] if 2 in seeds else []
     return "; ".join(parts)
 
@@ -177,8 +177,7 @@ def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]
                 draw_task(panel, task, {"mean over seeds": runs}, {"mean over seeds": {"color": COLOURS["bebold"]}})
         panel.set_title(title, fontsize="medium")
         panel.label_outer()
-    shown = {key: runs for key, runs in groups.items() if key[1] in dict(itertools.chain(*grid))}
-    add_key(figure, list(panels.flat), caption(shown))
+    add_key(figure, list(panels.flat), caption(groups))
     save(figure, path)
 
 
@@ -248,8 +247,7 @@ def draw_task(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], lo
     for name, runs in groups.items():
         shown = [run for run in runs if len(run.curve_steps)]
         curves = [(run.curve_steps / 1e6, run.curve_returns) for run in shown]
-        ends = [run.config.total_steps if run.gave_up else float(run.curve_steps[-1]) for run in shown]
-        longest = max(ends, default=0.0)
+        longest = max((run.end for run in shown), default=0.0)
         held = [run.held_curve(longest) for run in shown]
         steps, mean, low, high = summary([(steps / 1e6, returns) for steps, returns in held])
         if len(curves) >= BAND:

@@ -75,11 +75,16 @@ class Result:
         done = self.config.stop_when_solved and self.steps_to_solve is not None
         return done and self.steps < self.config.total_steps
 
+    @property
+    def end(self) -> float:
+        """Steps up to which its curve stands: for a run that gave up, to the end of its budget."""
+        return float(self.config.total_steps if self.gave_up else self.curve_steps[-1])
+
     def held_curve(self, longest: float) -> tuple[np.ndarray, np.ndarray]:
-        """Steps and returns of the curve, which stays where it was once the run had stopped early: that of a run that
-        gave up to the end of its budget, that of one that was solved until `longest`, the steps of others like it."""
-        last = self.config.total_steps if self.gave_up else longest if self.stopped_solved else 0
-        if not len(self.curve_steps) or last <= self.curve_steps[-1]:
+        """Steps and returns of the curve, which stays where it was once the run had stopped early: if it gave up, to
+        the end of its budget; if it was solved, until `longest`, the last `end` of the runs like it."""
+        last = longest if self.stopped_solved else self.end
+        if last <= self.curve_steps[-1]:
             return self.curve_steps, self.curve_returns
         interval = self.config.evaluation.interval
         rest = np.append(np.arange(self.curve_steps[-1] + interval, last, interval), last)

@@ -15,6 +15,8 @@ KEPT = ("MRN7S8", "KCS3R3", "OM2Dlh")
 """A task of each family, on which a mend must keep what BeBold does."""
 UNSCALED = PPOConfig(extrinsic_scale=1.0)
 """The reward as it is: a collision costs 1, as much as the bonus of two unseen places (α 0.5, β 1)."""
+LESS_ENTROPY = replace(UNSCALED, entropy=5e-4)
+"""And the paper's entropy coefficient, which is for such a reward."""
 WHOLE_VIEW = RNDConfig(encoding="onehot")
 """The balls are in it, wherever they are."""
 
@@ -27,7 +29,7 @@ def counting(key: Key, alpha: float = 0.5) -> TrainConfig:
 
 EQ3 = TrainConfig(
     label="bebold-eq3",
-    ppo=replace(UNSCALED, entropy=5e-4),
+    ppo=LESS_ENTROPY,
     intrinsic=IntrinsicConfig(coefficient=0.1, alpha=1.0, key="observation", rnd=WHOLE_VIEW),
 )
 """α, β, entropy coefficient and reward of the paper; learner, target network and all that falls are ours."""
@@ -55,8 +57,7 @@ ARMS = (
 positions. Poses with α 1, and with novelty averaged over outcomes. Positions with the reward × 10, with n = 1/N of
 positions, which no ball changes, and with n = 1, all at β 1."""
 MENDS = tuple(
-    replace(arm, label=f"{arm.label}-entropy5e-4", ppo=replace(UNSCALED, entropy=5e-4), stop_when_solved=True)
-    for arm in (POSE, POSITION)
+    replace(arm, label=f"{arm.label}-entropy5e-4", ppo=LESS_ENTROPY, stop_when_solved=True) for arm in (POSE, POSITION)
 )
 """Those whose keys no ball changes, for `KEPT`. The entropy bonus is a tenth of the usual one, as the reward is: more
 made `bebold-alpha1-scale1` unlearn MultiRoom once β was gone. They stop when they are solved."""
