@@ -57,10 +57,10 @@ def test_the_tables_in_the_documents_are_those_of_the_records(tmp_path: Path) ->
 
 
 def test_the_readme_says_what_the_records_say(rows: list[dict[str, str]]) -> None:
-    pattern = r"^\| (\w+) \| (\d) \| ([\d.]+)(?: ± [\d.]+)? \| ([\d.]+) \| [^|]* \| [^|]* \| ([-\d., ]+) \|"
+    pattern = r"^\| (\w+) \| (\d) \| ([\d.]+)(?: ± [\d.]+)? \| [\d.]+ \|[^|]*\|[^|]*\| ([-\d., ]+) \| (\d+) M \|"
     found = {line[0]: line[1:] for line in re.findall(pattern, (ROOT / "README.md").read_text(), re.MULTILINE)}
     assert found.keys() == set(TASKS)
-    for task, (seeds, mean, _, solved) in found.items():
+    for task, (seeds, mean, solved, budget) in found.items():
         runs = sorted(
             (row for row in rows if (row["task"], row["method"]) == (task, "bebold")), key=lambda r: r["seed"]
         )
@@ -68,6 +68,7 @@ def test_the_readme_says_what_the_records_say(rows: list[dict[str, str]]) -> Non
         assert float(mean) == pytest.approx(np.mean([float(run["return_mean"]) for run in runs]), abs=6e-4)
         steps = [f"{int(run['steps_to_solve']) / 1e6:.1f}" if run["steps_to_solve"] else "-" for run in runs]
         assert solved.strip().split(", ") == steps
+        assert {round(int(run["steps"]) / 1e6) for run in runs} == {int(budget)}
 
 
 def test_runs_beside_bebolds_may_give_up_only_once_each_of_its_seeds_had_solved_the_task(

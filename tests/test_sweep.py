@@ -319,12 +319,20 @@ def test_an_interrupted_sweep_saves_its_runs(tmp_path: Path, signum: signal.Sign
         assert int(newest.stem) == metrics(folder)[-1]["steps"] < 20_000
 
 
-def test_every_baseline_has_its_trials() -> None:
-    runs = read_sweep(Path(__file__).parents[1] / "benchmarks" / "tuning.yaml")
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_lists_of_trials_are_possible_and_leave_the_reported_seeds_alone(path: Path) -> None:
+    runs = read_sweep(path)
     for run in runs:
         validate(run)
+    assert {run.seed for run in runs}.isdisjoint(REPORTED_SEEDS)
+
+
+def test_every_baseline_has_its_trials() -> None:
+    runs = read_sweep(BENCHMARKS / "tuning.yaml")
     trials = Counter((run.method, run.task) for run in runs)
     methods = {method for method, _ in trials} - {"none"}
     assert methods == {"rnd", "ride", "icm", "amigo", "count", "episodic", "bebold-no-episodic"}
     assert min(trials[method, task] for method in methods for task in ("KCS3R3", "MRN6")) == 12
-    assert {run.seed for run in runs}.isdisjoint(REPORTED_SEEDS)
