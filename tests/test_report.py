@@ -16,7 +16,7 @@ from rich.console import Console
 
 from bebold import curves, record, report
 from bebold.cli import main
-from bebold.config import TrainConfig
+from bebold.config import IntrinsicConfig, TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments import published
 from bebold.methods.recipes import RECIPES
@@ -333,3 +333,13 @@ def test_a_metric_is_drawn(tmp_path: Path) -> None:
     drawn, empty = (imageio.imread(tmp_path / name) for name in ("metric.png", "empty.png"))
     blue, few = ((image[..., 2].astype(int) - image[..., 0] > 60).sum() for image in (drawn, empty))
     assert blue > 2 * few
+
+
+def test_a_metric_is_weighed_by_settings(tmp_path: Path) -> None:
+    intrinsic = IntrinsicConfig(coefficient=0.25)
+    result = report.read_result(make_run(tmp_path, [0.1, 0.2, 0.3], intrinsic=intrinsic))
+    steps, values = curves.metric(result, ["eval/return_mean"])
+    _, squared = curves.metric(result, ["eval/return_mean", "intrinsic.coefficient", "eval/return_mean"])
+    known = np.isfinite(values)
+    assert steps.shape == (curves.SHARES,) and known.any()
+    np.testing.assert_allclose(squared[known], 0.25 * values[known] ** 2)

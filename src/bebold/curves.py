@@ -8,6 +8,7 @@ import math
 import textwrap
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from bebold.experiments.published import published_return
 from bebold.groups import Groups, any_gave_up, group
 from bebold.report import Result
 from bebold.runs import read_metrics
+from bebold.settings import flat, resolve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +94,7 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
 
     Parameters
     ----------
-    keys : of the metric; the means of several are multiplied
+    keys : whose product is drawn: names of metrics, of each the means, or of settings, such as `intrinsic.coefficient`
     label : what the axis is called
 
     Raises
@@ -104,10 +106,7 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
     figure, panels = _panels(groups)
     for (task, name), runs in groups.items():
         for number, run in enumerate(runs):
-            metrics = read_metrics(run.folder)
-            unknown = np.full(len(metrics["steps"]), np.nan)
-            parts = [binned(metrics["steps"], metrics.get(key, unknown)) for key in keys]
-            steps, values = parts[0][0], np.prod([values for _, values in parts], axis=0)
+            steps, values = metric(run, keys)
             style = {**look[name], "linewidth": 1.8, "label": name if number == 0 else None}
             shown = values > 0  # neither what is unknown nor what has no logarithm
             panels[task].plot(steps[shown] / 1e6, values[shown], **style)
@@ -121,6 +120,16 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
     _share_labels(list(panels.values()))
     add_key(figure, list(panels.values()), f"a line a seed; each point the mean over 1/{SHARES} of the run")
     save(figure, path)
+
+
+def metric(run: Result, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values over a run, each `[SHARES]`, of what `plot_metric` draws."""
+    metrics = read_metrics(run.folder)
+    settings = dict(flat(asdict(resolve(run.config))))
+    factor = math.prod(float(settings[key]) for key in keys if key in settings)
+    unknown = np.full(len(metrics["steps"]), np.nan)
+    parts = [binned(metrics["steps"], metrics.get(key, unknown)) for key in keys if key not in settings]
+    return parts[0][0], factor * np.prod([values for _, values in parts], axis=0)
 
 
 def binned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,8 @@ class Experiment:
     grid: Sequence[Sequence[tuple[str, str]]] = ()
     """Where settings are varied along two axes: rows of panels, each a label and its title."""
     metrics: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
-    """What else to draw over time: the figure's name, keys of the logs that are multiplied, what the axis is called."""
+    """What else to draw over time: the figure's name, keys of the logs and settings that are multiplied, what
+    the axis is called."""
 
 
 def cut_short(config: TrainConfig) -> TrainConfig:
