@@ -16,6 +16,8 @@ def test_fast_is_the_default():
     assert preset(method="rnd", task="KCS4R3") == config
     assert preset(task="MiniGrid-KeyCorridorS4R3-v0").total_steps == config.total_steps
     assert preset(task="MiniGrid-KeyCorridorS3R1-v0").total_steps == TrainConfig().total_steps
+    assert preset(task="OMFull-v1").total_steps == preset(task="OMFull").total_steps == 24_000_000
+    assert preset(task="MiniGrid-Dynamic-Obstacles-5x5-v0").total_steps == 500_000
     with pytest.raises(UsageError, match="there is no preset 'papr'; did you mean paper"):
         preset("papr")
 

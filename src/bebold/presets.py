@@ -17,11 +17,11 @@ from bebold.config import (
     TrainConfig,
 )
 from bebold.errors import look_up
-from bebold.experiments import static, table2
+from bebold.experiments import dynamic_obstacles, static, table2
 from bebold.gridworld.tasks import find_task
 
 PRESETS = get_args(Preset)
-BUDGETS = static.STEPS | table2.STEPS
+BUDGETS = static.STEPS | dynamic_obstacles.STEPS | table2.STEPS
 """Environment steps of a run on each task that our tables have, by the paper's short name or else the id."""
 UNROLL = 100
 """Steps of an update in all of these papers. Their losses are sums over it, ours means."""
@@ -30,9 +30,9 @@ UNROLL = 100
 def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3") -> TrainConfig:
     """The settings of a preset for a method on a task.
 
-    fast: ours, the same for all methods, with the steps that our tables give the task. paper: networks, inputs, learner
-    and coefficients of the paper that the method comes from, as far as known (docs/methods.md); methods without a paper
-    of their own take BeBold's.
+    fast: ours, the same for all methods, with the steps that our tables give the task, or its `-v0` id. paper:
+    networks, inputs, learner and coefficients of the paper that the method comes from, as far as known
+    (docs/methods.md); methods without a paper of their own take BeBold's.
 
     Raises
     ------
@@ -43,7 +43,8 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
     config = TrainConfig(method=method, task=task)
     known = find_task(task)
     if name == "fast":
-        return replace(config, total_steps=BUDGETS.get(known.name, config.total_steps))
+        steps = BUDGETS.get(known.name.removesuffix("-v1"), config.total_steps)
+        return replace(config, total_steps=steps)
     config = replace(
         config,
         preset="paper",

@@ -11,7 +11,7 @@ from bebold.errors import UsageError
 from bebold.jit import jit
 
 LENGTHS = (40, 10, 30, 10)
-"""Cells of the four corridors (BeBold, Section 4.3)."""
+"""Cells of the four corridors (BeBold, Section 5.2)."""
 OUTSIDE = -1
 """The corridor that the start belongs to."""
 
@@ -78,7 +78,7 @@ class Setting:
     """Episodes end at a corridor's end, as in the paper's appendix; else after `length` steps (open; only the latter
     can have made the paper's table: docs/corridor.md)."""
     episodes: int = 600
-    """Of `length` steps each; together they are the budget of both readings (BeBold, Section 4.3)."""
+    """Of `length` steps each; together they are the budget of both readings (BeBold, Section 5.2)."""
     length: int = 180
     """Steps of an episode (open; 600 x 180 steps are the 108 K visits that the rows of the paper's table add up to)."""
 

@@ -48,7 +48,7 @@ PAPER = {
     "rnd": ("0.2 ± 0.2", "70 ± 53", "0.2 ± 0.07", "26 ± 44", "0.24 ± 0.28"),
     "bebold": ("27 ± 6", "23 ± 3", "31 ± 12", "26 ± 8", "1.96 ± 0.05"),
 }
-"""Visits in thousands and bits, over 4 runs (BeBold, Section 4.3's table)."""
+"""Visits in thousands and bits, over 4 runs (BeBold, Section 5.2's table)."""
 STEP_SIZES, DISCOUNTS = (0.01, 0.1, 0.5), (0.9, 0.99, 1.0)
 RULES = ((0.01, 0.0), (0.03, 0.0), (0.1, 0.0), (0.0, 0.01), (0.0, 0.1))
 """Temperature and ε: with `STEP_SIZES` and `DISCOUNTS` what the search goes through."""
