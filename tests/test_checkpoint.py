@@ -154,6 +154,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "a.pt")
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_too_little_memory_is_not_taken_for_a_foreign_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    checkpoint.save(tmp_path / "a.pt", {"steps": 1})
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", fail)
+        with pytest.raises(type(error)) as caught:
+            checkpoint.load(tmp_path / "a.pt")
+    assert caught.value is error
+    assert checkpoint.load(tmp_path / "a.pt") == {"steps": 1}
+
+
 @pytest.mark.parametrize("place", ["write", "fsync", "replace"])
 def test_a_full_disk_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     path = tmp_path / "a.pt"

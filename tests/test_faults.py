@@ -94,6 +94,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
             "stop_when_solved needs a return to reach, and the paper gives none for MiniGrid-Empty-5x5-v0",
         ),
         (["--intrinsic.rnd.encoding", "raw"], "set intrinsic.rnd.encoding to onehot or codes"),
+        (["--intrinsic.rnd.outputs", "1"], "that is always 0: give 2 or more"),
         pytest.param(
             ["--device", "cuda"],
             "no CUDA device is available; use --device cpu",
@@ -150,6 +151,20 @@ def test_fewer_steps_than_were_taken(run_folder: Path, capsys: pytest.CaptureFix
     assert main(["resume", str(run_folder), "--total-steps", "3"]) == 2
     assert f"has taken {steps:,} steps already; total_steps is 3 and must be more" in complaint(capsys)
     assert (run_folder / "config.yaml").read_text() == before
+
+
+@pytest.mark.parametrize("what", ["a record", "removed checkpoints"])
+def test_nothing_to_go_on_from(run_folder: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
+    before = (run_folder / "metrics.jsonl").read_bytes()
+    if what == "a record":
+        shutil.rmtree(run_folder / "checkpoints")
+        (run_folder / "summary.json").unlink()
+    else:
+        for path in (run_folder / "checkpoints").iterdir():
+            path.unlink()
+    assert main(["resume", str(run_folder), "--total-steps", "9999", "--quiet"]) == 1
+    assert f"{run_folder} has no checkpoint to go on from: it is a compact record, or" in complaint(capsys)
+    assert (run_folder / "metrics.jsonl").read_bytes() == before
 
 
 def test_resuming_what_is_finished_says_so(run_folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,6 +21,21 @@ def test_clipped_surrogate_by_hand():
     torch.testing.assert_close(result, torch.tensor([0.5, -0.8, 2.0, 1.2, -1.5]))
 
 
+def test_a_blank_behind_a_time_out_is_worth_nothing():
+    """As if the task had ended there; a blank elsewhere changes nothing."""
+    rollout, bonus = make_rollout(), torch.zeros(T, B)
+    timed_out = rollout.truncated & ~rollout.terminated
+    assert timed_out.any()
+    blank = torch.ones(T + 1, B, dtype=torch.bool)
+    blank[1:] = ~timed_out
+    blank[0] = False
+    ppo = PPO(make_policy(), PPOConfig(), coefficient=0.0)
+    found, _ = ppo.advantages(replace(rollout, successor_valid=blank), bonus)
+    ended, _ = ppo.advantages(replace(rollout, terminated=rollout.terminated | timed_out), bonus)
+    torch.testing.assert_close(found, ended)
+    assert not torch.allclose(found, ppo.advantages(rollout, bonus)[0])
+
+
 @pytest.mark.parametrize("huber", [0.0, 0.3])
 def test_loss_is_the_literal_one(monkeypatch, huber):
     for module in (gru, products):

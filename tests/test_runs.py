@@ -20,7 +20,7 @@ from bebold import runs, settings
 from bebold.config import IntrinsicConfig, PPOConfig, RNDConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.runs import Run, read_metrics
-from bebold.settings import read_config
+from bebold.settings import read_about, read_config, totals_before
 
 CONFIG = TrainConfig(task="KCS4R3", method="rnd", seed=3)
 WEIGHTS = {"w": torch.arange(3.0)}
@@ -201,6 +201,30 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, caplo
         older.write_bytes(b"")
         with pytest.raises(RunError, match=r"no checkpoint in .* can be read; train anew"):
             run.load()
+
+
+def test_the_checkpoint_that_was_good_stays_until_there_are_two_again(tmp_path: Path) -> None:
+    with Run.create(CONFIG, tmp_path) as run:
+        for steps in (1, 2):
+            run.save(state(steps), WEIGHTS)
+        (run.folder / "checkpoints" / "000000000002.pt").write_bytes(b"")
+        assert run.load() is not None
+        run.save(state(3), WEIGHTS)
+        names = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+        assert names == ["000000000001.pt", "000000000003.pt"]
+
+
+def test_it_is_remembered_when_another_total_was_asked_for(tmp_path: Path) -> None:
+    with Run.create(CONFIG, tmp_path) as run:
+        assert run.asked_at == 0
+        for taken, total in ((30, 100), (70, 90)):
+            run.note_total(taken)
+            run.write_config(replace(run.config, total_steps=total))
+        assert run.asked_at == 70
+    about = read_about(run.folder)
+    assert totals_before(about) == [(30, CONFIG.total_steps), (70, 100)]
+    assert totals_before({"total_steps_before": [[1, 2], [1], "x", [1, True], [3, 4.0], [5, 6]]}) == [(1, 2), (5, 6)]
+    assert totals_before({"total_steps_before": "much"}) == totals_before({}) == []
 
 
 def test_weights_say_what_they_are(tmp_path: Path) -> None:

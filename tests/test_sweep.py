@@ -40,6 +40,7 @@ SMALL: dict[str, Any] = {
     "evaluation": {"interval": 1000, "episodes": 4},
 }
 CONFIG = from_dict(TrainConfig, SMALL, "this test")
+OFTEN = replace(CONFIG.evaluation, interval=500)
 
 
 def write(path: Path, runs: list[dict[str, Any]], **defaults: Any) -> Path:
@@ -146,11 +147,11 @@ def test_every_run_is_trained_judged_and_done_once(
 
 
 def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
-    hopeless = replace(CONFIG, task="KCS6R3", give_up_at=1500)
+    hopeless = replace(CONFIG, task="KCS6R3", give_up_at=1500, evaluation=OFTEN)
     (folder,) = sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
     before = metrics(folder)
-    assert max(line.get("eval/return_mean", 0.0) for line in before) == 0
-    assert 1500 <= before[-1]["steps"] < 2000
+    assert [line["eval/return_mean"] for line in before if "eval/return_mean" in line] == [0.0] * 4
+    assert 2000 <= before[-1]["steps"] < 2500
     assert json.loads((folder / "evaluation.json").read_text())["steps"] == before[-1]["steps"]
     assert not (folder / "evaluation-greedy.json").exists()
     sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
@@ -163,15 +164,27 @@ def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_gone_on_with_gives_up_too(tmp_path: Path) -> None:
-    hopeless = replace(CONFIG, task="KCS6R3", total_steps=1000)
+    hopeless = replace(CONFIG, task="KCS6R3", total_steps=1000, evaluation=OFTEN)
     (folder,) = sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
-    sweep([replace(hopeless, total_steps=3000, give_up_at=1500)], tmp_path, at_once=1, levels=2, quiet=True)
-    assert 1500 <= metrics(folder)[-1]["steps"] < 2000
+    sweep([replace(hopeless, total_steps=4000, give_up_at=1500)], tmp_path, at_once=1, levels=2, quiet=True)
+    taken = metrics(folder)[-1]["steps"]
+    assert 3000 <= taken < 3500  # the fourth evaluation since more was asked for
+    result = report.read_result(folder)
+    assert result.gave_up and [total for _, total in result.totals_before] == [1000]
+
+    # With more steps everything falls later: it may hope again, and gives up again.
+    longer = replace(hopeless, total_steps=8000, give_up_at=1500)
+    sweep([longer], tmp_path, at_once=1, levels=2, quiet=True)
+    again = metrics(folder)[-1]["steps"]
+    assert taken + 2000 <= again < taken + 2500
     assert report.read_result(folder).gave_up
+    assert report.read_result(folder).totals_before[-1] == (taken, 4000)
+    sweep([longer], tmp_path, at_once=1, levels=2, quiet=True)
+    assert metrics(folder)[-1]["steps"] == again
 
 
 def test_a_run_with_some_reward_does_not_give_up(tmp_path: Path) -> None:
-    (folder,) = sweep([replace(CONFIG, give_up_at=1500)], tmp_path, at_once=1, levels=2, quiet=True)
+    (folder,) = sweep([replace(CONFIG, give_up_at=1500, evaluation=OFTEN)], tmp_path, at_once=1, levels=2, quiet=True)
     assert metrics(folder)[-1]["steps"] >= 3000
 
 
@@ -206,6 +219,14 @@ def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
             sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)
     assert (tmp_path / TASK / "bebold" / "2" / "evaluation-greedy.json").exists()
     assert sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)[0] == held
+
+
+def test_a_folder_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / TASK / "bebold" / "1"
+    (folder / "log.txt").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"1 of 2 runs failed, the first with: cannot write .*bebold/1"):
+        sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)
+    assert (tmp_path / TASK / "bebold" / "2" / "evaluation-greedy.json").exists()
 
 
 def test_a_run_that_the_system_kills_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,10 +235,10 @@ def test_only_methods_with_the_same_tasks_are_aggregated(tmp_path: Path, caplog:
 
 
 def test_a_run_gives_up_when_its_last_four_evaluations_earn_nothing() -> None:
-    assert gives_up(5, 5, [0.0, -0.1]) and gives_up(5, 9, [0.0])
-    assert gives_up(5, 9, [0.5, 0.0, 0.07, 0.0, 0.01]) and gives_up(5, 9, [0.01, 0.02, 0.03])
-    assert not gives_up(5, 9, [0.0, 0.0, 0.0, 0.09]) and not gives_up(5, 9, [0.0, 0.01, 0.06])
-    assert not gives_up(5, 4, [0.0]) and not gives_up(5, 9, []) and not gives_up(0, 9, [0.0])
+    nothing = [0.0, -0.1, 0.0, 0.0]
+    assert gives_up(5, 5, nothing) and gives_up(5, 9, [0.5, 0.0, 0.07, 0.0, 0.01])
+    assert not gives_up(5, 9, [0.0, 0.0, 0.0, 0.09]) and not gives_up(5, 9, nothing[:3])
+    assert not gives_up(5, 4, nothing) and not gives_up(5, 9, []) and not gives_up(0, 9, nothing)
 
 
 def test_a_run_that_stopped_solved_keeps_its_return_while_others_go_on(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_run_that_stopped_solved_keeps_its_return_while_others_go_on(tmp_path:
     runs = [
         make_run(tmp_path, [0.9, 0.92, 0.91], judged(0.9), **settings),
         make_run(tmp_path, [0.0, 0.1, 0.9, 0.9, 0.93], judged(0.9), seed=2, **settings),
-        make_run(tmp_path, [0.0, 0.0], seed=3, give_up_at=2_000_000, **settings),
+        make_run(tmp_path, [0.0, 0.0, 0.0, 0.0], seed=3, give_up_at=4_000_000, **settings),
     ]
     assert [run.stopped_solved for run in runs] == [True, True, False]
     two = curves.new_figure(4, 3).subplots()
@@ -264,24 +264,38 @@ def test_a_run_that_stopped_solved_keeps_its_return_while_others_go_on(tmp_path:
 
 def test_a_run_that_gave_up_stays_at_nothing_in_means(tmp_path: Path) -> None:
     every = EvaluationConfig(interval=1_000_000)
-    settings: dict[str, Any] = {"give_up_at": 2_000_000, "total_steps": 4_000_000, "evaluation": every}
+    settings: dict[str, Any] = {"give_up_at": 4_000_000, "total_steps": 6_000_000, "evaluation": every}
     runs = [
-        make_run(tmp_path, [0.0, 0.0], judged(0.0), **settings),
-        make_run(tmp_path, [0.0, 0.5, 0.6, 0.8], judged(0.8, 0.9), seed=2, total_steps=4_000_000),
+        make_run(tmp_path, [0.0, 0.0, 0.0, 0.0], judged(0.0), **settings),
+        make_run(tmp_path, [0.0, 0.5, 0.6, 0.8, 0.8, 0.8], judged(0.8, 0.9), seed=2, total_steps=6_000_000),
     ]
     assert [run.gave_up for run in runs] == [True, False]
     panel = curves.new_figure(4, 3).subplots()
     curves.draw_task(panel, "KCS4R3", {"bebold": runs}, curves.styles(["bebold"]))
     mean = next(line for line in panel.get_lines() if line.get_label() == "bebold")
-    np.testing.assert_allclose(mean.get_xydata(), [[1, 0], [2, 0.25], [3, 0.3], [4, 0.4]])
+    np.testing.assert_allclose(mean.get_xydata(), [[1, 0], [2, 0.25], [3, 0.3], [4, 0.4], [5, 0.4], [6, 0.4]])
     assert "gave up" in tables.solved(groups.group(runs)).caption
     of = groups.group(runs)
     assert groups.mixtures(of) == {}
     assert "runs that gave up stay at their last return" in curves.caption(of)
-    assert tables.steps(of).rows[0][5] == "2.0 to 4.0"
+    assert tables.steps(of).rows[0][5] == "4.0 to 6.0"
     assert "gave up" in tables.steps(of).caption and "gave up" in tables.returns(of).caption
     assert tables.returns(of).rows[0][2:5] == ("2", "0.400 ± 0.400", "0.900 (1 of 2)")
     assert "gave up" not in tables.steps(groups.group(runs[1:])).caption
+
+
+def test_runs_whose_schedule_changed_on_the_way_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_run(tmp_path, [0.1, 0.9])
+    run = make_run(tmp_path, [0.1, 0.9], seed=2)
+    with Run.open(run.folder) as opened:
+        opened.note_total(1_000_000)
+        opened.write_config(opened.config)
+    results = [report.read_result(tmp_path / "KCS4R3" / "bebold" / seed) for seed in ("1", "2")]
+    groups.warn_of_mixtures(groups.group(results))
+    assert "differ in total_steps_before ([], [(1000000, 10000000)])" in caplog.text
+    still = replace(run.config, ppo=PPOConfig(learning_rate_decay="none", entropy_decay="none"))
+    still = replace(still, intrinsic=IntrinsicConfig(coefficient_decay="none"))
+    assert groups.mixtures(groups.group([replace(result, config=still) for result in results])) == {}
 
 
 def test_the_report_of_a_set_of_runs(

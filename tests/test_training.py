@@ -232,6 +232,7 @@ def test_killed_while_saving(moment, tmp_path):
         for path in (folder / "checkpoints").iterdir():
             path.unlink()
         (folder / "weights.safetensors").unlink()
+        (folder / "summary.json").unlink()
     elif moment == "while writing one":
         newest.rename(newest.with_name(newest.name + ".tmp"))
     else:
@@ -378,7 +379,7 @@ def test_it_stops_when_solved_and_can_go_on(tmp_path, monkeypatch):
 def test_it_says_that_it_gave_up(tmp_path, caplog):
     folder = train(replace(SMALL, task="KCS6R3", total_steps=10**6, give_up_at=1500), root=tmp_path)
     steps = metrics(folder)[-1]["steps"]
-    assert 1500 <= steps < 3000
+    assert 4000 <= steps < 5000  # the fourth evaluation
     assert f"{folder} gave up at {steps:,} steps: its last evaluations earned nothing" in caplog.text
 
 

@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from bebold.errors import RunError
+from bebold.errors import RunError, out_of_memory
 
 MAGIC = "bebold checkpoint"
 VERSION = 1
@@ -47,6 +47,7 @@ def load(path: Path) -> dict[str, Any]:
     Raises
     ------
     RunError : the file is missing, cut short, damaged, of another program, or asks for code to be run
+    MemoryError, RuntimeError : it does not fit into memory; the file may be sound
     """
     mend = "use an older checkpoint or train anew"
     if not path.exists():
@@ -61,7 +62,9 @@ def load(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} is damaged (wrong checksum in {damaged}); {mend}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # whatever the reader stumbles over, the file is not one of ours
+    except Exception as error:  # whatever the reader stumbles over, the file is not one of ours
+        if out_of_memory(error):
+            raise
         raise RunError(f"{path} holds more than tensors and plain values and was not opened; {mend}") from None
     if not isinstance(content, dict) or content.get("magic") != MAGIC:
         raise RunError(f"{path} was written by another program; {mend}")

@@ -17,7 +17,7 @@ import tyro
 
 import bebold
 from bebold.config import TrainConfig
-from bebold.errors import RunError, UsageError
+from bebold.errors import RunError, UsageError, out_of_memory
 from bebold.gridworld.tasks import TASKS
 from bebold.presets import PRESETS, preset
 
@@ -373,7 +373,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _complain(f"{error.strerror}: make room and try again", 1)
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         return _complain("out of memory: lower num_envs, unroll or the networks' widths", 1)
 
@@ -438,11 +438,6 @@ def _names(text: str | None) -> list[str]:
 def _check_at_once(at_once: int) -> None:
     if at_once < 0:
         raise UsageError(f"--at-once is {at_once}; it must be at least 1, or 0 for one per core")
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """torch has an error of its own for a GPU's memory and none for the machine's."""
-    return isinstance(error, MemoryError) or any(words in str(error) for words in ("out of memory", "can't allocate"))
 
 
 def _complain(error: Exception | str, code: int) -> int:

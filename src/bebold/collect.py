@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
@@ -16,10 +16,9 @@ from torch import Tensor
 
 from bebold.guide import Guide
 from bebold.methods.counts import EpisodicCounter
+from bebold.methods.keys import KeyFunction
 from bebold.networks import Policy
 from bebold.rollout import Rollout
-
-Key = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], np.ndarray]
 
 
 class Collector:
@@ -42,7 +41,7 @@ class Collector:
         self,
         envs: VectorEnv,
         *,
-        key: Key,
+        key: KeyFunction,
         counter: EpisodicCounter,
         needs: frozenset[str],
         unroll: int,

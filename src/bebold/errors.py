@@ -15,6 +15,11 @@ class RunError(RuntimeError):
     """A run that cannot start or go on: exit code 1."""
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """torch has an error of its own for a GPU's memory and none for the machine's."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in ("out of memory", "can't allocate"))
+
+
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
     """The entry of this name.
 

@@ -10,13 +10,13 @@ from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import in_paper_order
 from bebold.report import Result
-from bebold.settings import differences, resolve
+from bebold.settings import HARMLESS, differences, resolve
 
 Groups = Mapping[tuple[str, str], Sequence[Result]]
 """The runs of each (task, name), by seed."""
 
-MAY_DIFFER = {"task", "seed", "label", "workers", "device", "checkpoint_interval", "evaluation", "give_up_at"}
-"""Settings that do not change what is learnt from a step. `task` is among them since one task has several names."""
+MAY_DIFFER = HARMLESS | {"seed", "evaluation"}
+"""Settings in which runs that are averaged may differ."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,10 +34,14 @@ def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 
 def may_differ(config: TrainConfig) -> set[str]:
     """The settings in which runs that are averaged with this one may differ: not the end to which anything falls."""
+    return MAY_DIFFER if _falls(config) else MAY_DIFFER | {"total_steps"}
+
+
+def _falls(config: TrainConfig) -> bool:
+    """Whether anything falls over the run."""
     decays = [config.learning.learning_rate_decay, config.intrinsic.coefficient_decay]
     decays += [config.ppo.entropy_decay] if config.learner == "ppo" else []
-    falls = "linear" in decays
-    return MAY_DIFFER if falls else MAY_DIFFER | {"total_steps"}
+    return "linear" in decays
 
 
 def mixtures(groups: Groups) -> dict[tuple[str, str], list[str]]:
@@ -82,7 +86,10 @@ def warn_of_mixtures(groups: Groups) -> None:
 
 
 def _differences(first: Result, other: Result) -> list[tuple[str, Any, Any]]:
-    return differences(_resolved(first.config), _resolved(other.config), may_differ(first.config))
+    found = differences(_resolved(first.config), _resolved(other.config), may_differ(first.config))
+    if first.totals_before != other.totals_before and _falls(first.config):
+        found.append(("total_steps_before", first.totals_before, other.totals_before))
+    return found
 
 
 def _resolved(config: TrainConfig) -> TrainConfig:

@@ -215,11 +215,6 @@ def join_workers() -> Workers | None:
     return workers
 
 
-def is_leader() -> bool:
-    """Whether this process speaks for all: it has rank 0, or is alone."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 @contextmanager
 def prepared_process() -> Iterator[None]:
     """One thread while this lasts. Freed memory is kept, also after: giving it back costs page faults at every

@@ -20,7 +20,7 @@ from bebold.errors import UsageError
 from bebold.experiments.published import gives_up, published_return, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
 from bebold.runs import read_metrics, verdict_file
-from bebold.settings import commits, read_about, read_config
+from bebold.settings import commits, read_about, read_config, totals_before
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,6 +61,8 @@ class Result:
     repaired: Mapping[str, Any]
     """The same on the repaired levels, those of the task's -v1 id."""
     repaired_greedy: Mapping[str, Any]
+    totals_before: Sequence[tuple[int, int]]
+    """Where it was asked for other `total_steps`: the steps taken by then, and the total until then."""
     commit: str
     """Of the code that made the run; several, joined by `+`, if it was resumed on other code."""
 
@@ -105,7 +107,7 @@ def read_result(folder: Path) -> Result:
     ------
     UsageError : there is no run in `folder`
     """
-    config = read_config(folder)
+    config, about = read_config(folder), read_about(folder)
     metrics = read_metrics(folder)
     task = find_task(config.task)
     name = task.name
@@ -123,7 +125,9 @@ def read_result(folder: Path) -> Result:
     elapsed = metrics.get("time/elapsed", none)
     timed = np.isfinite(elapsed)
     last = int(steps[-1]) if len(steps) else 0
-    gave_up = last < config.total_steps and gives_up(config.give_up_at, last, list(judged[there]))
+    changes = totals_before(about)
+    since = there & (steps > (changes[-1][0] if changes else -1))
+    gave_up = last < config.total_steps and gives_up(config.give_up_at, last, list(judged[since]))
     solved = steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name))
     return Result(
         folder=folder,
@@ -141,7 +145,8 @@ def read_result(folder: Path) -> Result:
         greedy=_read_verdict(folder / verdict_file(repaired=False, greedy=True), last),
         repaired=_read_verdict(folder / verdict_file(repaired=True, greedy=False), last),
         repaired_greedy=_read_verdict(folder / verdict_file(repaired=True, greedy=True), last),
-        commit="+".join(commits(read_about(folder))),
+        totals_before=changes,
+        commit="+".join(commits(about)),
     )
 
 

@@ -51,6 +51,13 @@ class Rollout:
         return self.terminated | self.truncated
 
     @property
+    def cut(self) -> Tensor:
+        """bool `[T, B]`: no value can stand for what follows. The task ended, or a time-out left a blank."""
+        if self.successor_valid is None:
+            return self.terminated
+        return self.terminated | self.truncated & ~self.successor_valid[1:]
+
+    @property
     def num_steps(self) -> int:
         """`T`."""
         return self.action.shape[0]

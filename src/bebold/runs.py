@@ -23,7 +23,7 @@ from bebold.config import TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.events import EventFile
 from bebold.gridworld.tasks import find_task
-from bebold.settings import commits, origin, read_about, read_config, source_commit, to_yaml
+from bebold.settings import commits, origin, read_about, read_config, source_commit, to_yaml, totals_before
 
 KEPT = 2
 """Checkpoints that stay: the newest, and one to fall back on."""
@@ -52,11 +52,12 @@ def holds_run(folder: Path) -> bool:
 class Run:
     """One run folder, held by this process alone until `close`."""
 
-    def __init__(self, folder: Path, lock: int, config: TrainConfig, about: Mapping[str, Any]):
+    def __init__(self, folder: Path, lock: int, config: TrainConfig, about: dict[str, Any]):
         self.folder = folder
         self.config = config
         self._about = about
         self._lock = lock
+        self._unreadable: set[Path] = set()
         self._metrics: TextIO | None = None
         self._events: EventFile | None = None
         self._purge_step: int | None = None
@@ -117,6 +118,17 @@ class Run:
             file.write(to_yaml(config, self._about).encode())
         self.config = config
 
+    def note_total(self, taken: int) -> None:
+        """Remember, with the next `write_config`, that another total is asked for once `taken` steps are taken."""
+        before = [list(pair) for pair in totals_before(self._about)]
+        self._about["total_steps_before"] = [*before, [taken, self.config.total_steps]]
+
+    @property
+    def asked_at(self) -> int:
+        """Steps taken when the present `total_steps` were asked for."""
+        changes = totals_before(self._about)
+        return changes[-1][0] if changes else 0
+
     @property
     def elapsed(self) -> float:
         """Seconds of work in this run, before it was resumed too; work that was lost does not count."""
@@ -157,9 +169,8 @@ class Run:
             "version": bebold.__version__,
         }
         checkpoint.save_weights(self.folder / "weights.safetensors", weights, metadata)
-        # Those with more steps are of a future that was given up: `load` found them damaged.
         every = _checkpoints(self.folder)
-        current = [path for path in every if path <= self._checkpoint(steps)]
+        current = [path for path in every if path <= self._checkpoint(steps) and path not in self._unreadable]
         for path in set(every) - set(current[-KEPT:]):
             path.unlink(missing_ok=True)
 
@@ -168,7 +179,7 @@ class Run:
 
         Raises
         ------
-        RunError : there are checkpoints, and none can be read
+        RunError : there are checkpoints, and none can be read; or there were some, and they are gone
         """
         paths = _checkpoints(self.folder)
         for path in reversed(paths):
@@ -176,8 +187,14 @@ class Run:
                 return checkpoint.load(path)
             except RunError as error:
                 _log.warning("%s", error)
+                self._unreadable.add(path)
         if paths:
             raise RunError(f"no checkpoint in {paths[0].parent} can be read; train anew with another --root")
+        if not (self.folder / "checkpoints").exists() or (self.folder / "summary.json").exists():
+            raise RunError(
+                f"{self.folder} has no checkpoint to go on from: it is a compact record, or they were removed; train "
+                "anew with another --root"
+            )
         return None
 
     def rewind(self, steps: int) -> None:

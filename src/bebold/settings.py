@@ -145,7 +145,8 @@ def read_config(folder: Path) -> TrainConfig:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What `config.yaml` says of the settings' origin: `version`, `commit`, and what the run was `resumed_with`.
+    """What `config.yaml` says of the settings' origin: `version`, `commit`, what the run was `resumed_with`, and its
+    `total_steps_before`.
 
     Raises
     ------
@@ -160,6 +161,16 @@ def commits(about: Mapping[str, Any]) -> list[str]:
     first = about.get("commit") or f"version {about.get('version', 'unknown')}"
     later = about.get("resumed_with") or []
     return [str(name) for name in (first, *(later if isinstance(later, list) else [later]))]
+
+
+def totals_before(about: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Where a run was asked for other `total_steps` than before: the steps taken by then, and the total until then.
+
+    What falls over a run fell as if it went on to that total.
+    """
+    changes = about.get("total_steps_before")
+    pairs = changes if isinstance(changes, list) else []
+    return [(pair[0], pair[1]) for pair in pairs if isinstance(pair, list) and [type(x) for x in pair] == [int, int]]
 
 
 def origin() -> str:
@@ -262,6 +273,10 @@ def validate(config: TrainConfig) -> None:
             )
     if config.intrinsic.rnd.architecture == "ride" and config.intrinsic.rnd.normalise_target:
         raise UsageError("intrinsic.rnd.normalise_target needs a dense last layer; turn it off with architecture ride")
+    if config.intrinsic.rnd.outputs < 2 and config.intrinsic.rnd.normalise_target:
+        raise UsageError(
+            "intrinsic.rnd.outputs is 1, and centred by intrinsic.rnd.normalise_target that is always 0: give 2 or more"
+        )
     workers = worker_count(config)
     if config.num_envs % (workers * _parts(config)):
         of_ppo = config.learner == "ppo"
@@ -306,6 +321,10 @@ def _refuse_paths(config: TrainConfig, where: str = "") -> None:
     for name, value in (("label", config.label), ("method", config.method)):
         if not re.fullmatch(LABEL, value):
             raise UsageError(f"{where}{name} is '{value}'; it names a folder: use letters, digits and . _ = + -")
+
+
+HARMLESS = {"task", "label", "workers", "device", "checkpoint_interval", "give_up_at"}
+"""Settings that do not change what is learnt from a step. `task` is among them since one task has several names."""
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

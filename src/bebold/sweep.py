@@ -26,15 +26,23 @@ from bebold.parallel import die_with, interpreter
 from bebold.progress import Progress, clock
 from bebold.report import read_result
 from bebold.runs import holds_run, last_records, run_folder
-from bebold.settings import core_count, differences, from_dict, read_config, resolve, validate, worker_count
+from bebold.settings import (
+    HARMLESS,
+    core_count,
+    differences,
+    from_dict,
+    read_config,
+    resolve,
+    validate,
+    worker_count,
+)
 
 POLL = 1.0
 """Seconds between two looks at the runs."""
 LOG = "log.txt"
 """In each run folder: what its process said."""
-FREE = {"task", "label", "workers", "device", "checkpoint_interval", "total_steps", "stop_when_solved", "give_up_at"}
-"""Settings in which a run found may differ from the run asked for: they do not change what a step teaches, or name the
-same folder."""
+FREE = HARMLESS | {"total_steps", "stop_when_solved"}
+"""Settings in which a run found may differ from the run asked for. If it goes on to another total, it keeps a note."""
 SAY_EVERY = 60.0
 """Seconds between two lines about a run."""
 PATIENCE = 60.0
@@ -76,8 +84,15 @@ def sweep(
         signals = stack.enter_context(caught_signals())
         while (waiting or running) and not signals:
             while waiting and len(running) < at_once:
-                running.append(waiting.pop(0))
-                running[-1].start(root, quiet=display.plain)
+                job = waiting.pop(0)
+                try:
+                    job.start(root, quiet=display.plain)
+                except RunError as error:
+                    job.fault = str(error)
+                    failed.append(job)
+                    display.ended(job, False)
+                else:
+                    running.append(job)
             time.sleep(POLL)
             for job in list(running):
                 job.look()
@@ -161,6 +176,8 @@ class _Job:
     logged: int = 0
     """Bytes in the log before its process was started."""
     progress: Progress | None = None
+    fault: str = ""
+    """Why it has no process."""
 
     def done(self) -> bool:
         """Whether it is trained and judged."""
@@ -222,7 +239,9 @@ class _Job:
         self.process.stdin.close()
 
     def last_words(self) -> str:
-        """Why its process ended: by a signal, or what it said last."""
+        """Why it has no process, or why that ended: by a signal, or what it said last."""
+        if self.fault:
+            return self.fault
         code = self.process.poll() if self.process is not None else None
         if code is not None and code < 0:
             hint = ", out of memory?" if code == -signal.SIGKILL else ""

@@ -15,7 +15,7 @@ from torch import Tensor
 from bebold.collect import Collector, Pipeline
 from bebold.config import TrainConfig
 from bebold.envs import make_envs
-from bebold.errors import RunError, UsageError
+from bebold.errors import RunError, UsageError, out_of_memory
 from bebold.evaluation import PROGRESS_SEED, make_policy, observation_shapes, play
 from bebold.experiments.published import gives_up, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
@@ -66,10 +66,11 @@ class Trainer:
         self.pipeline = Pipeline(collector, config.policy_lag)
         self.steps = 0
         self.evaluations: list[tuple[int, float]] = []
+        self.asked_at = 0
 
     def _first_times(self) -> np.ndarray:
         """At which steps of an episode the environments of all workers begin."""
-        limit = min(self.config.max_episode_steps or self.task.max_steps, self.task.max_steps)
+        limit = self.task.limit(self.config.max_episode_steps)
         generator = np.random.default_rng(np.random.SeedSequence((self.config.seed, 0), spawn_key=(1,)))
         return generator.integers(limit, size=self.config.num_envs)
 
@@ -103,7 +104,7 @@ class Trainer:
         It disturbs no training. `T` is as long as an episode can be: more environments for less long would show the
         beginnings of episodes too often, and one environment would take as long as many updates.
         """
-        longest = min(steps, self.config.max_episode_steps or self.task.max_steps, self.task.max_steps)
+        longest = min(steps, self.task.limit(self.config.max_episode_steps))
         collector = self.collector(-(-steps // longest), unroll=longest, seed=seed, action_seed=seed)
         rollout = collector.collect(policy or self.policy)
         collector.envs.close()
@@ -179,8 +180,9 @@ class Trainer:
 
     @property
     def gave_up(self) -> bool:
-        """Whether it stops as its last evaluations earned nothing."""
-        return gives_up(self.config.give_up_at, self.steps, [value for _, value in self.evaluations])
+        """Whether it stops as its last evaluations earned nothing, those since `asked_at`, when more was asked for."""
+        since = [value for steps, value in self.evaluations if steps > self.asked_at]
+        return gives_up(self.config.give_up_at, self.steps, since)
 
     def state(self) -> dict[str, Any] | None:
         """The state of all workers, on rank 0; elsewhere None.
@@ -219,7 +221,7 @@ class Trainer:
         RunError : it does not fit these settings
         """
         try:
-            self.steps = int(part["steps"])
+            self.steps, self.asked_at = int(part["steps"]), int(part.get("asked_at", 0))
             self.evaluations = [(int(steps), float(value)) for steps, value in part["evaluations"]]
             self.learner.load_state_dict(part["learner"])
             self.intrinsic.load_state_dict(part["intrinsic"])
@@ -235,6 +237,8 @@ class Trainer:
             if any(memory is not None and memory.shape[1] != width for memory in memories):
                 raise ValueError("its memory is of another network")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if out_of_memory(error):
+                raise
             reason = str(error).splitlines()[0]
             raise RunError(
                 f"the checkpoint does not belong to these settings ({reason}); restore config.yaml or train anew"

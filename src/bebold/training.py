@@ -87,6 +87,8 @@ def resume(
                 raise UsageError(
                     f"{folder} has taken {taken:,} steps already; total_steps is {total_steps:,} and must be more"
                 )
+            if config.total_steps != run.config.total_steps and taken:
+                run.note_total(taken)
             run.write_config(config)
             run.rewind(-1 if saved is None else saved["steps"])
             _lead(run, saved, workers, quiet)
@@ -151,7 +153,7 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
         trainer = Trainer(config, peers)
         parts: list[Any] = [None] * peers.size
         if saved is not None:
-            parts = trainer.parts(saved)
+            parts = trainer.parts(saved | {"asked_at": run.asked_at})
             trainer.restore(parts[0])
         if trainer.finished and not quiet:
             log.warning(f"{run.folder} was finished, at {trainer.steps:,} steps; with total_steps it goes on")

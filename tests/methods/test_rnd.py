@@ -207,6 +207,12 @@ def test_the_released_encoder_plainly(views_of, encoding, factor):
         torch.testing.assert_close(rnd.encoder(views), x, rtol=1e-3, atol=1e-4)
 
 
+def test_behind_convolutions_too_every_error_begins_at_1(rollout_of, views_of):
+    rnd = make(architecture="bebold", encoding="integers", normalise_target=True)
+    error = rnd.measure(rollout_of(image=views_of(0)))
+    torch.testing.assert_close(error, torch.ones_like(error))
+
+
 def test_convolutions_do_not_read_one_hot_vectors():
     for architecture in ("ride", "bebold"):
         with pytest.raises(UsageError, match="the encoding is 'contact'; choose codes, integers or bytes"):

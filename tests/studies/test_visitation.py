@@ -218,6 +218,16 @@ def test_one_command_explores_and_draws_and_goes_on_where_it_was(
         assert not list(of_run.parent.glob("evaluation*"))
     monkeypatch.setattr(experiment, "RUNS", tiny)
     (folder / "runs").rename(tmp_path / "runs")
+    # A run that fails leaves tables and figures of the others.
+    others = run_folder(tiny[-1], tmp_path / "runs")
+    others.rename(tmp_path / "aside")
+    (others / "log.txt").mkdir(parents=True)
+    assert main(["reproduce", "visitation", "--quiet", "--out", str(tmp_path)]) == 1
+    assert "1 of 2 runs failed" in capsys.readouterr().err
+    assert "| rnd |" not in (tmp_path / "visitation" / "tables.md").read_text()
+    (others / "log.txt").rmdir()
+    others.rmdir()
+    (tmp_path / "aside").rename(others)
     checkpoints = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
     assert main(["reproduce", "visitation", "--quiet", "--out", str(tmp_path)]) == 0
     assert checkpoints == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}

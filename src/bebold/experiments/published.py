@@ -91,4 +91,4 @@ def steps_to_solve(steps: Sequence[int], returns: Sequence[float], threshold: fl
 def gives_up(give_up_at: int, steps: int, returns: Sequence[float]) -> bool:
     """Whether a run stops after `steps`, as its last `LAST` evaluations have a mean return of `NOTHING` or less."""
     last = returns[-LAST:]
-    return 0 < give_up_at <= steps and len(last) > 0 and sum(last) / len(last) <= NOTHING
+    return 0 < give_up_at <= steps and len(last) == LAST and sum(last) / LAST <= NOTHING

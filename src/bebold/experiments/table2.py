@@ -49,11 +49,12 @@ GIVE_UP_AT = {
     "KCS6R3": 6_250_000,
     "OM2Dlhb": 7_500_000,
     "OM1Q": 5_000_000,
-    "OM2Q": 7_500_000,
+    "OM2Q": 10_000_000,
     "OMFull": 16_000_000,
 }
 """When a run beside BeBold's that has earned nothing gives up: each seed of BeBold has solved the task by then, `LEAST`
-steps are taken, and an eighth of the run has gone by without a bonus, which some of the others drown the task with."""
+steps are taken, and an eighth of the run, with the four evaluations that decide, has gone by without a bonus, which
+some of the others drown the task with."""
 
 LONG = {"OM2Q": 1_000_000, "OMFull": 1_000_000}
 """Steps between evaluations where episodes are so long that to play 128 of them to the end takes as long as to train

@@ -42,6 +42,10 @@ class Task:
         """The paper's name for it, or else its id: what folders, tables and messages call it."""
         return self.short or self.id
 
+    def limit(self, max_episode_steps: int) -> int:
+        """Steps that an episode can take if it times out after so many, or 0: as the task says."""
+        return min(max_episode_steps, self.max_steps) or self.max_steps
+
     @property
     def see_through_walls(self) -> bool:
         """Whether the agent sees through walls, as in Farama's Empty and Dynamic-Obstacles."""

@@ -77,7 +77,7 @@ class MiniGridVectorEnv(VectorEnv):
         self._parameters = np.array([number for _, number in self.task.parameters], dtype=np.int64)
         self._doors_in_order = self.task.family == "red_blue_doors"
         limit = self.task.max_steps
-        self.max_episode_steps = min(max_episode_steps, limit) or limit
+        self.max_episode_steps = self.task.limit(max_episode_steps)
         self._reward_at = np.array([1 - 0.9 * (step / limit) for step in range(limit + 1)])
         self._fixed_generator = None if fixed_seed is None else seeded_generator(fixed_seed)
         self._state = State.empty(self.task, num_envs)

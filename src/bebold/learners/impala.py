@@ -61,7 +61,7 @@ class IMPALA:
         log_prob = log_probs.gather(-1, rollout.action.unsqueeze(-1)).squeeze(-1)
         log_ratio = (log_prob - rollout.log_prob).detach()
         discount = discounts(
-            rollout.terminated,
+            rollout.cut,
             rollout.truncated,
             config.discount,
             bootstrap_timeouts=config.bootstrap_timeouts,

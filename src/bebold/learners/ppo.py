@@ -85,7 +85,7 @@ class PPO:
             config.extrinsic_scale * rollout.reward, self.coefficient * bonus, rollout.value.shape[-1]
         )
         discount = discounts(
-            rollout.terminated,
+            rollout.cut,
             rollout.truncated,
             config.discount,
             bootstrap_timeouts=config.bootstrap_timeouts,

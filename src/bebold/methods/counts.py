@@ -10,9 +10,6 @@ import numpy as np
 from bebold.errors import UsageError
 from bebold.hashing import mix
 from bebold.jit import jit
-from bebold.methods.keys import KEYS, make_key
-
-__all__ = ["KEYS", "EpisodicCounter", "LifelongCounter", "make_key"]
 
 UNSTORED = 2**31 - 1
 """What a full lifelong counter says of a key it does not hold: seen so often that its novelty is nil."""

@@ -198,8 +198,10 @@ class Setting:
         ------
         UsageError : the environment does not show it
         """
+        from bebold.methods import embedding
+
         encoding = getattr(self.config, group).encoding
-        name = "vector" if encoding == "raw" else "image"
+        name = embedding.source(encoding)
         if name not in self.obs_shapes:
             raise UsageError(
                 f"{group.upper()} with the encoding '{encoding}' reads '{name}', and the environment shows "

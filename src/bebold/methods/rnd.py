@@ -49,7 +49,8 @@ class RNDNovelty(Novelty):
             torch.manual_seed(seed)
             self.encoder, self.target, self.predictor = _networks(config, shape, self.generator)
         if config.normalise_target and config.architecture != "ride":
-            nn.init.zeros_(self.predictor[-1].get_parameter("weight"))
+            for parameter in self.predictor[-1].parameters():
+                nn.init.zeros_(parameter)
         self.encoder.requires_grad_(False)
         self.target.requires_grad_(False)
         self.to(device)

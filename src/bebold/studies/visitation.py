@@ -8,11 +8,13 @@ from pathlib import Path
 
 from bebold import record, report
 from bebold.config import TrainConfig
+from bebold.errors import RunError
 from bebold.experiments import visitation as experiment
 from bebold.maps import FILE, Maps
+from bebold.runs import run_folder
 from bebold.studies import heatmaps, rooms
 from bebold.studies.rooms import Explored
-from bebold.sweep import sweep
+from bebold.sweep import is_done, sweep
 from bebold.tables import write_below
 
 TITLE = "Pure exploration of one MultiRoom-N7-S8"
@@ -31,7 +33,7 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
 
     Raises
     ------
-    RunError : runs failed, or a file cannot be written
+    RunError : runs failed (tables and figures are of the others), or a file cannot be written
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
     root = (folder if smoke else folder.parent) / "runs"
@@ -40,9 +42,18 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     configs = experiment.SMOKE if smoke else experiment.RUNS
     moments = experiment.SMOKE_MOMENTS if smoke else experiment.MOMENTS
     # No verdicts: agents that were never paid for the goal are not judged by it.
-    folders = sweep(configs, root, at_once=at_once, levels=0, quiet=quiet)
-    write(read(folders, configs), moments, folder)
-    record.record([report.read_result(run) for run in folders], folder / "records")
+    failure = None
+    try:
+        sweep(configs, root, at_once=at_once, levels=0, quiet=quiet)
+    except RunError as error:
+        failure = error
+    done = [config for config in configs if is_done(config, root, levels=0)]
+    folders = [run_folder(config, root) for config in done]
+    if done:
+        write(read(folders, done), moments, folder)
+        record.record([report.read_result(run) for run in folders], folder / "records")
+    if failure is not None:
+        raise failure
 
 
 def read(folders: Sequence[Path], configs: Sequence[TrainConfig]) -> list[Explored]:
