@@ -153,7 +153,7 @@ def test_fewer_steps_than_were_taken(run_folder: Path, capsys: pytest.CaptureFix
     assert (run_folder / "config.yaml").read_text() == before
 
 
-@pytest.mark.parametrize("what", ["a record", "removed checkpoints"])
+@pytest.mark.parametrize("what", ["a record", "removed checkpoints", "those of an unfinished run"])
 def test_nothing_to_go_on_from(run_folder: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
     before = (run_folder / "metrics.jsonl").read_bytes()
     if what == "a record":
@@ -162,6 +162,8 @@ def test_nothing_to_go_on_from(run_folder: Path, capsys: pytest.CaptureFixture[s
     else:
         for path in (run_folder / "checkpoints").iterdir():
             path.unlink()
+        if what == "those of an unfinished run":
+            (run_folder / "summary.json").unlink()
     assert main(["resume", str(run_folder), "--total-steps", "9999", "--quiet"]) == 1
     assert f"{run_folder} has no checkpoint to go on from: it is a compact record, or" in complaint(capsys)
     assert (run_folder / "metrics.jsonl").read_bytes() == before

@@ -50,6 +50,21 @@ def test_loss_is_the_literal_one(monkeypatch):
     assert loss.item() == pytest.approx(total / B, rel=1e-4)
 
 
+def test_a_blank_behind_a_time_out_is_worth_nothing():
+    rollout, bonus = make_rollout(), torch.rand(T, B)
+    timed_out = rollout.truncated & ~rollout.terminated
+    shown = torch.ones(T + 1, B, dtype=torch.bool)
+    shown[1:] = ~timed_out
+
+    def loss(rollout):
+        impala = IMPALA(make_policy(), IMPALAConfig(bootstrap_timeouts=True), coefficient=0.5)
+        return impala.loss(rollout, impala.reward(rollout, bonus))[0].item()
+
+    found = loss(replace(rollout, successor_valid=shown))
+    assert found == loss(replace(rollout, terminated=rollout.terminated | timed_out))
+    assert found != loss(rollout)
+
+
 def test_an_unclamped_reward_is_the_sum():
     rollout, bonus = make_rollout(), 4 * torch.rand(T, B)
     impala = IMPALA(make_policy(), IMPALAConfig(reward_clip=0.0, extrinsic_scale=2.0), coefficient=0.5)

@@ -212,17 +212,29 @@ def test_the_checkpoint_that_was_good_stays_until_there_are_two_again(tmp_path: 
         run.save(state(3), WEIGHTS)
         names = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
         assert names == ["000000000001.pt", "000000000003.pt"]
+        # On one machine steps repeat: what is written anew under the damaged one's name is a good one.
+        (run.folder / "checkpoints" / "000000000003.pt").write_bytes(b"")
+        assert (run.load() or {})["steps"] == 1
+        run.save(state(3), WEIGHTS)
+        assert (run.load() or {})["steps"] == 3
 
 
 def test_it_is_remembered_when_another_total_was_asked_for(tmp_path: Path) -> None:
     with Run.create(CONFIG, tmp_path) as run:
         assert run.asked_at == 0
-        for taken, total in ((30, 100), (70, 90)):
-            run.note_total(taken)
+
+        def ask(taken: int, total: int) -> list[tuple[int, int]]:
+            run.note_total(taken, total)
             run.write_config(replace(run.config, total_steps=total))
-        assert run.asked_at == 70
-    about = read_about(run.folder)
-    assert totals_before(about) == [(30, CONFIG.total_steps), (70, 100)]
+            return totals_before(read_about(run.folder))
+
+        first = (30, CONFIG.total_steps)
+        assert ask(30, 100) == [first]
+        assert ask(70, 90) == [first, (70, 100)] and run.asked_at == 70
+        # Asked for and called off before a step was kept.
+        assert ask(70, 200) == [first, (70, 100)]
+        assert ask(70, 100) == [first] and run.asked_at == 30
+        assert ask(10, CONFIG.total_steps) == [] and run.asked_at == 0
     assert totals_before({"total_steps_before": [[1, 2], [1], "x", [1, True], [3, 4.0], [5, 6]]}) == [(1, 2), (5, 6)]
     assert totals_before({"total_steps_before": "much"}) == totals_before({}) == []
 

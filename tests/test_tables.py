@@ -288,11 +288,17 @@ def test_runs_whose_schedule_changed_on_the_way_are_named(tmp_path: Path, caplog
     make_run(tmp_path, [0.1, 0.9])
     run = make_run(tmp_path, [0.1, 0.9], seed=2)
     with Run.open(run.folder) as opened:
-        opened.note_total(1_000_000)
+        opened.note_total(1_000_000, 10_000_000)
+        assert opened.asked_at == 0
+        opened.note_total(1_000_000, 20_000_000)
         opened.write_config(opened.config)
     results = [report.read_result(tmp_path / "KCS4R3" / "bebold" / seed) for seed in ("1", "2")]
     groups.warn_of_mixtures(groups.group(results))
     assert "differ in total_steps_before ([], [(1000000, 10000000)])" in caplog.text
+    alike = [replace(results[0], totals_before=[(1_005_000, 10_000_000)]), results[1]]
+    assert groups.mixtures(groups.group(alike)) == {}
+    later = [replace(results[0], totals_before=[(1_500_000, 10_000_000)]), results[1]]
+    assert list(groups.mixtures(groups.group(later)).values()) == [["total_steps_before"]]
     still = replace(run.config, ppo=PPOConfig(learning_rate_decay="none", entropy_decay="none"))
     still = replace(still, intrinsic=IntrinsicConfig(coefficient_decay="none"))
     assert groups.mixtures(groups.group([replace(result, config=still) for result in results])) == {}

@@ -118,10 +118,15 @@ class Run:
             file.write(to_yaml(config, self._about).encode())
         self.config = config
 
-    def note_total(self, taken: int) -> None:
-        """Remember, with the next `write_config`, that another total is asked for once `taken` steps are taken."""
-        before = [list(pair) for pair in totals_before(self._about)]
-        self._about["total_steps_before"] = [*before, [taken, self.config.total_steps]]
+    def note_total(self, taken: int, total: int) -> None:
+        """Remember, with the next `write_config`, that `total` is asked for from here on, once `taken` steps are taken.
+
+        What was asked for in between, without a step that was kept, is forgotten.
+        """
+        every = totals_before(self._about)
+        notes = [list(note) for note in every if note[0] < taken]
+        until = next((until for at, until in every if at >= taken), self.config.total_steps)
+        self._about["total_steps_before"] = notes if until == total else [*notes, [taken, until]]
 
     @property
     def asked_at(self) -> int:
@@ -163,6 +168,7 @@ class Run:
             os.fsync(self._metrics.fileno())
         steps = int(state["steps"])
         checkpoint.save(self._checkpoint(steps), state)
+        self._unreadable.discard(self._checkpoint(steps))
         metadata = {
             "config": json.dumps(asdict(self.config)),
             "steps": str(steps),
@@ -190,7 +196,8 @@ class Run:
                 self._unreadable.add(path)
         if paths:
             raise RunError(f"no checkpoint in {paths[0].parent} can be read; train anew with another --root")
-        if not (self.folder / "checkpoints").exists() or (self.folder / "summary.json").exists():
+        later = ("weights.safetensors", "summary.json")  # than the first checkpoint
+        if not (self.folder / "checkpoints").exists() or any((self.folder / name).exists() for name in later):
             raise RunError(
                 f"{self.folder} has no checkpoint to go on from: it is a compact record, or they were removed; train "
                 "anew with another --root"

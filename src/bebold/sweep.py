@@ -87,7 +87,7 @@ def sweep(
                 job = waiting.pop(0)
                 try:
                     job.start(root, quiet=display.plain)
-                except RunError as error:
+                except (RunError, OSError) as error:
                     job.fault = str(error)
                     failed.append(job)
                     display.ended(job, False)
@@ -105,9 +105,10 @@ def sweep(
     if signals:
         raise Interrupted(signals[0], "the same command")
     if failed:
+        log = "" if failed[0].fault else f" (see {failed[0].folder / LOG})"
         raise RunError(
-            f"{len(failed)} of {len(jobs)} runs failed, the first with: {failed[0].last_words()} "
-            f"(see {failed[0].folder / LOG}); mend the cause and run the same command again"
+            f"{len(failed)} of {len(jobs)} runs failed, the first with: {failed[0].last_words()}{log}; "
+            "mend the cause and run the same command again"
         )
     return [job.folder for job in jobs]
 

@@ -182,7 +182,8 @@ class Trainer:
     def gave_up(self) -> bool:
         """Whether it stops as its last evaluations earned nothing, those since `asked_at`, when more was asked for."""
         since = [value for steps, value in self.evaluations if steps > self.asked_at]
-        return gives_up(self.config.give_up_at, self.steps, since)
+        hopeless = gives_up(self.config.give_up_at, self.steps, since)
+        return hopeless and self.steps < self.config.total_steps
 
     def state(self) -> dict[str, Any] | None:
         """The state of all workers, on rank 0; elsewhere None.

@@ -88,7 +88,7 @@ def resume(
                     f"{folder} has taken {taken:,} steps already; total_steps is {total_steps:,} and must be more"
                 )
             if config.total_steps != run.config.total_steps and taken:
-                run.note_total(taken)
+                run.note_total(taken, config.total_steps)
             run.write_config(config)
             run.rewind(-1 if saved is None else saved["steps"])
             _lead(run, saved, workers, quiet)
