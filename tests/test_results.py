@@ -115,11 +115,10 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     }
 
 
-def test_the_new_records_of_table_2_have_its_settings() -> None:
+def test_the_records_of_table_2_have_its_settings() -> None:
     runs = {(run.task, run.name, run.seed): run for run in TABLE2.runs}
-    folders = find_runs([ROOT / "results" / "table2-next"])
-    assert folders
-    for folder in folders:
+    for folder in find_runs([RECORDS]):
         result = read_result(folder)
         run = runs[result.task, result.name, result.config.seed]
         assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
+        assert result.totals_before == []
