@@ -24,8 +24,9 @@ from bebold.config import IntrinsicConfig, PPOConfig, TrainConfig
 from bebold.errors import RunError, UsageError
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.plan import read_sweep
-from bebold.settings import from_dict, validate
-from bebold.sweep import sweep
+from bebold.runs import run_folder
+from bebold.settings import from_dict, resolve, validate
+from bebold.sweep import complete, is_done, sweep
 from bebold.training import train
 
 TASK = "MiniGrid-Empty-5x5-v0"
@@ -146,18 +147,27 @@ def test_every_run_is_trained_judged_and_done_once(
     assert sweep(configs, tmp_path, at_once=2, levels=8, quiet=True) == folders
 
 
+def finish(config: TrainConfig, root: Path, levels: int = 2) -> Path:
+    """What a sweep has a process of its own do for a run that is not done, in this one."""
+    config = resolve(replace(config, workers=1))
+    if not is_done(config, root, levels):
+        complete(config, root, levels)
+    assert is_done(config, root, levels)
+    return run_folder(config, root)
+
+
 def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
     hopeless = replace(CONFIG, task="KCS6R3", give_up_at=1500, evaluation=OFTEN)
-    (folder,) = sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
+    folder = finish(hopeless, tmp_path)
     before = metrics(folder)
     assert [line["eval/return_mean"] for line in before if "eval/return_mean" in line] == [0.0] * 4
     assert 2000 <= before[-1]["steps"] < 2500
     assert json.loads((folder / "evaluation.json").read_text())["steps"] == before[-1]["steps"]
     assert not (folder / "evaluation-greedy.json").exists()
-    sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
+    finish(hopeless, tmp_path)
     assert metrics(folder) == before
 
-    sweep([replace(hopeless, give_up_at=0)], tmp_path, at_once=1, levels=2, quiet=True)
+    finish(replace(hopeless, give_up_at=0), tmp_path)
     after = metrics(folder)
     assert after[-1]["steps"] >= 3000 and after[: len(before)] == before
     assert (folder / "evaluation-greedy.json").exists()
@@ -165,8 +175,8 @@ def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
 
 def test_a_run_that_is_gone_on_with_gives_up_too(tmp_path: Path) -> None:
     hopeless = replace(CONFIG, task="KCS6R3", total_steps=1000, evaluation=OFTEN)
-    (folder,) = sweep([hopeless], tmp_path, at_once=1, levels=2, quiet=True)
-    sweep([replace(hopeless, total_steps=4000, give_up_at=1500)], tmp_path, at_once=1, levels=2, quiet=True)
+    folder = finish(hopeless, tmp_path)
+    finish(replace(hopeless, total_steps=4000, give_up_at=1500), tmp_path)
     taken = metrics(folder)[-1]["steps"]
     assert 3000 <= taken < 3500  # the fourth evaluation since more was asked for
     result = report.read_result(folder)
@@ -174,24 +184,24 @@ def test_a_run_that_is_gone_on_with_gives_up_too(tmp_path: Path) -> None:
 
     # With more steps everything falls later: it may hope again, and gives up again.
     longer = replace(hopeless, total_steps=8000, give_up_at=1500)
-    sweep([longer], tmp_path, at_once=1, levels=2, quiet=True)
+    finish(longer, tmp_path)
     again = metrics(folder)[-1]["steps"]
     assert taken + 2000 <= again < taken + 2500
     assert report.read_result(folder).gave_up
     assert report.read_result(folder).totals_before[-1] == (taken, 4000)
-    sweep([longer], tmp_path, at_once=1, levels=2, quiet=True)
+    finish(longer, tmp_path)
     assert metrics(folder)[-1]["steps"] == again
 
 
 def test_a_run_with_some_reward_does_not_give_up(tmp_path: Path) -> None:
-    (folder,) = sweep([replace(CONFIG, give_up_at=1500, evaluation=OFTEN)], tmp_path, at_once=1, levels=2, quiet=True)
+    folder = finish(replace(CONFIG, give_up_at=1500, evaluation=OFTEN), tmp_path)
     assert metrics(folder)[-1]["steps"] >= 3000
 
 
 def test_more_steps_are_gone_on_with_and_other_settings_refused(tmp_path: Path) -> None:
-    (folder,) = sweep([CONFIG], tmp_path, at_once=1, levels=8, quiet=True)
+    folder = finish(CONFIG, tmp_path)
     before = metrics(folder)
-    sweep([replace(CONFIG, total_steps=3500)], tmp_path, at_once=1, levels=8, quiet=True)
+    finish(replace(CONFIG, total_steps=3500), tmp_path)
     after = metrics(folder)
     assert len(after) > len(before) and after[: len(before)] == before
     assert json.loads((folder / "evaluation.json").read_text())["steps"] == after[-1]["steps"]
@@ -200,7 +210,7 @@ def test_more_steps_are_gone_on_with_and_other_settings_refused(tmp_path: Path) 
     (folder / "evaluation.json").unlink()
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"steps": after[-1]["steps"] + 256}) + "\n")
-    sweep([replace(CONFIG, total_steps=3500, task=f"bebold/{TASK}")], tmp_path, at_once=1, levels=8, quiet=True)
+    finish(replace(CONFIG, total_steps=3500, task=f"bebold/{TASK}"), tmp_path)
     assert metrics(folder) == after
     assert json.loads((folder / "evaluation.json").read_text())["steps"] == after[-1]["steps"]
 
