@@ -235,10 +235,14 @@ def test_only_methods_with_the_same_tasks_are_aggregated(tmp_path: Path, caplog:
 
 
 def test_a_run_gives_up_when_its_last_four_evaluations_earn_nothing() -> None:
-    nothing = [0.0, -0.1, 0.0, 0.0]
-    assert gives_up(5, 5, nothing) and gives_up(5, 9, [0.5, 0.0, 0.07, 0.0, 0.01])
-    assert not gives_up(5, 9, [0.0, 0.0, 0.0, 0.09]) and not gives_up(5, 9, nothing[:3])
-    assert not gives_up(5, 4, nothing) and not gives_up(5, 9, []) and not gives_up(0, 9, nothing)
+    config = TrainConfig(total_steps=10, give_up_at=5)
+    nothing = list(enumerate([0.0, -0.1, 0.0, 0.0], start=1))
+    assert gives_up(config, 5, nothing) and gives_up(config, 9, list(enumerate([0.5, 0.0, 0.07, 0.0, 0.01], start=1)))
+    assert not gives_up(config, 9, list(enumerate([0.0, 0.0, 0.0, 0.09], start=1)))
+    assert not gives_up(config, 9, nothing[:3]) and not gives_up(config, 9, [])
+    assert not gives_up(config, 4, nothing) and not gives_up(replace(config, give_up_at=0), 9, nothing)
+    assert not gives_up(config, 10, nothing), "it has taken all its steps"
+    assert not gives_up(config, 9, nothing, asked_at=1), "more was asked for, and three evaluations are after that"
 
 
 def test_a_run_that_stopped_solved_keeps_its_return_while_others_go_on(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def read_result(folder: Path) -> Result:
     timed = np.isfinite(elapsed)
     last = int(steps[-1]) if len(steps) else 0
     changes = totals_before(about)
-    since = there & (steps > (changes[-1][0] if changes else -1))
-    gave_up = last < config.total_steps and gives_up(config.give_up_at, last, list(judged[since]))
+    evaluations = zip(steps[there].tolist(), judged[there].tolist(), strict=True)
+    gave_up = gives_up(config, last, evaluations, asked_at=changes[-1][0] if changes else 0)
     solved = steps_to_solve(list(steps[there]), list(judged[there]), solved_threshold(name))
     return Result(
         folder=folder,

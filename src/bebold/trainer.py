@@ -180,10 +180,8 @@ class Trainer:
 
     @property
     def gave_up(self) -> bool:
-        """Whether it stops as its last evaluations earned nothing, those since `asked_at`, when more was asked for."""
-        since = [value for steps, value in self.evaluations if steps > self.asked_at]
-        hopeless = gives_up(self.config.give_up_at, self.steps, since)
-        return hopeless and self.steps < self.config.total_steps
+        """Whether it stops as its last evaluations earned nothing."""
+        return gives_up(self.config, self.steps, self.evaluations, self.asked_at)
 
     def state(self) -> dict[str, Any] | None:
         """The state of all workers, on rank 0; elsewhere None.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from bebold.config import TrainConfig
+
 TASKS = (
     "MRN6", "MRN7S8", "MRN12S10", "KCS3R3", "KCS4R3", "KCS5R3", "KCS6R3",
     "OM2Dlh", "OM2Dlhb", "OM1Q", "OM2Q", "OMFull",
@@ -88,7 +90,12 @@ def steps_to_solve(steps: Sequence[int], returns: Sequence[float], threshold: fl
     return None
 
 
-def gives_up(give_up_at: int, steps: int, returns: Sequence[float]) -> bool:
-    """Whether a run stops after `steps`, as its last `LAST` evaluations have a mean return of `NOTHING` or less."""
-    last = returns[-LAST:]
-    return 0 < give_up_at <= steps and len(last) == LAST and sum(last) / LAST <= NOTHING
+def gives_up(config: TrainConfig, steps: int, evaluations: Iterable[tuple[int, float]], asked_at: int = 0) -> bool:
+    """Whether a run stops after `steps`, short of its total, as its last evaluations earned nothing.
+
+    `evaluations` are steps and mean return of each. `LAST` of them, after more was asked for at `asked_at` steps,
+    decide: their mean is `NOTHING` or less.
+    """
+    last = [value for step, value in evaluations if step > asked_at][-LAST:]
+    hopeless = len(last) == LAST and sum(last) / LAST <= NOTHING
+    return hopeless and 0 < config.give_up_at <= steps < config.total_steps
