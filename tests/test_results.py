@@ -115,9 +115,10 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     }
 
 
-def test_the_records_of_table_2_have_its_settings() -> None:
-    runs = {(run.task, run.name, run.seed): run for run in TABLE2.runs}
-    for folder in find_runs([RECORDS]):
+@pytest.mark.parametrize("experiment", ["table2", "sensitivity"])
+def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
+    runs = {(run.task, run.name, run.seed): run for run in EXPERIMENTS[experiment].runs}
+    for folder in find_runs([ROOT / "results" / experiment]):
         result = read_result(folder)
         run = runs[result.task, result.name, result.config.seed]
         assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
