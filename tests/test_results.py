@@ -118,7 +118,9 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
 @pytest.mark.parametrize("experiment", ["table2", "sensitivity"])
 def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
     runs = {(run.task, run.name, run.seed): run for run in EXPERIMENTS[experiment].runs}
-    for folder in find_runs([ROOT / "results" / experiment]):
+    folders = find_runs([ROOT / "results" / experiment])
+    assert folders
+    for folder in folders:
         result = read_result(folder)
         run = runs[result.task, result.name, result.config.seed]
         assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
