@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def test_both_methods_have_one_learner_and_nothing_falls() -> None:
     assert run.ppo.extrinsic_scale == 0 and run.evaluation.interval == 0
     decays = (run.ppo.learning_rate_decay, run.ppo.entropy_decay, run.intrinsic.coefficient_decay)
     assert set(decays) == {"none"}
-    assert run.total_steps == 5_000_000 and set(ENTROPY_STEPS) <= set(experiment.MOMENTS)
+    assert run.total_steps == 9_800_000 and set(ENTROPY_STEPS) <= set(experiment.MOMENTS)
     assert all(moment % run.maps.interval == 0 for moment in experiment.MOMENTS)
 
 
@@ -130,6 +131,16 @@ def test_where_the_bonus_was() -> None:
     unpaid = replace(maps, bonus=np.where(density > 0, np.float32(0), np.float32(np.nan)))
     assert rooms.best_paid([Explored("rnd", 11, unpaid)], (200_000,)).rows == [("rnd", "11", "none (1)")]
     assert third
+
+
+def test_what_counting_takes_leaves_out_the_updates_with_maps(tmp_path: Path) -> None:
+    (config, *_) = experiment.RUNS
+    # Two updates in three count for 1 ms of 100; after the third maps are taken.
+    stages = [{"time/collect": 0.039, "time/learn": 0.06, "time/observe": s} for s in (0.001, 0.5, 0.001)]
+    lines = [json.dumps({"steps": n, "time/elapsed": 9.0, **stage}) for n, stage in enumerate(stages)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    table = visitation.costs([tmp_path], [config])
+    assert table.rows == [("bebold", "11", "100", "1.00", "1.00 %")]
 
 
 def test_the_csv_says_all_of_it(runs: list[Explored], tmp_path: Path) -> None:
@@ -204,7 +215,7 @@ def test_one_command_explores_and_draws_and_goes_on_where_it_was(
     folder = tmp_path / "visitation-smoke"
     assert str(folder) in capsys.readouterr().out
     text = (folder / "tables.md").read_text()
-    assert text.startswith(f"# {visitation.TITLE}") and "| rnd | 11 |" in text
+    assert text.startswith(f"# {visitation.TITLE}") and "| rnd | 11 |" in text and "What counting the visits takes" in text
     for name in ("visitation.png", "bonus.png", "density.png"):
         assert imageio.imread(folder / name).std() > 1
     with (folder / "rooms.csv").open() as file:

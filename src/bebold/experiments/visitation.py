@@ -14,8 +14,9 @@ LEVEL = 2407
 paper does not show which level it took; visited evenly these give 3.58, 3.58, 4.17 and 3 bits, just above the largest
 entropies of its table: 3.56, 3.56, 4.02 and 2.87."""
 
-MOMENTS = (200_000, 500_000, 1_000_000, 2_000_000, 5_000_000)
-"""Environment steps of the maps that are drawn: those of the paper's table, and one between."""
+MOMENTS = (200_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 9_800_000)
+"""Environment steps of the maps that are drawn: those of the paper's table, one between, and the last that it shows of
+RND. BeBold's last, at 4.6 M, has the maps of 5 M in its place."""
 
 _SETTINGS = TrainConfig(
     task="MRN7S8",

@@ -6,16 +6,18 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bebold import record, report
 from bebold.config import TrainConfig
 from bebold.errors import RunError
 from bebold.experiments import visitation as experiment
 from bebold.maps import FILE, Maps
-from bebold.runs import run_folder
+from bebold.runs import read_metrics, run_folder
 from bebold.studies import heatmaps, rooms
 from bebold.studies.rooms import Explored
 from bebold.sweep import is_done, sweep
-from bebold.tables import write_below
+from bebold.tables import Table, write_below
 
 TITLE = "Pure exploration of one MultiRoom-N7-S8"
 
@@ -50,7 +52,7 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     done = [config for config in configs if is_done(config, root, levels=0)]
     folders = [run_folder(config, root) for config in done]
     if done:
-        write(read(folders, done), moments, folder)
+        write(read(folders, done), moments, folder, costs(folders, done))
         record.record([report.read_result(run) for run in folders], folder / "records")
     if failure is not None:
         raise failure
@@ -67,8 +69,30 @@ def read(folders: Sequence[Path], configs: Sequence[TrainConfig]) -> list[Explor
     return sorted(runs, key=lambda run: (experiment.METHODS.index(run.method), run.seed))
 
 
-def write(runs: Sequence[Explored], moments: Sequence[int], folder: Path) -> None:
-    """Tables and figures of these runs, which are all on one level.
+def costs(folders: Sequence[Path], configs: Sequence[TrainConfig]) -> Table:
+    """A line a run: how long an update took, and how much of that the counting of visits.
+
+    Medians over updates, so that those after which maps are taken, one in ten, do not enter.
+    """
+    rows = []
+    for folder, config in zip(folders, configs, strict=True):
+        metrics = read_metrics(folder)
+        seconds = {key: float(np.nanmedian(metrics[key])) for key in metrics if key.startswith("time/")}
+        counting = seconds["time/observe"]
+        update = sum(seconds.values()) - seconds["time/elapsed"]
+        numbers = (f"{1e3 * update:.0f}", f"{1e3 * counting:.2f}", f"{100 * counting / update:.2f} %")
+        rows.append((config.method, f"{config.seed}", *numbers))
+    return Table(
+        "What counting the visits takes",
+        "Medians over a run's updates, in milliseconds: a whole update, the counting in it, and its share.",
+        ("method", "seed", "update", "counting", "share"),
+        rows,
+        words=1,
+    )
+
+
+def write(runs: Sequence[Explored], moments: Sequence[int], folder: Path, *more: Table) -> None:
+    """Tables and figures of these runs, which are all on one level; `more` tables below their own.
 
     Raises
     ------
@@ -79,6 +103,7 @@ def write(runs: Sequence[Explored], moments: Sequence[int], folder: Path) -> Non
         rooms.entries(runs),
         rooms.races(runs),
         rooms.best_paid(runs, moments),
+        *more,
     )
     text = f"# {TITLE}\n\nLevel {experiment.LEVEL} of MRN7S8 without extrinsic reward, {len(runs)} runs.\n"
     write_below(text, tables, folder / "tables.md")
