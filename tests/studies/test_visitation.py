@@ -215,7 +215,9 @@ def test_one_command_explores_and_draws_and_goes_on_where_it_was(
     folder = tmp_path / "visitation-smoke"
     assert str(folder) in capsys.readouterr().out
     text = (folder / "tables.md").read_text()
-    assert text.startswith(f"# {visitation.TITLE}") and "| rnd | 11 |" in text and "What counting the visits takes" in text
+    assert (
+        text.startswith(f"# {visitation.TITLE}") and "| rnd | 11 |" in text and "What counting the visits takes" in text
+    )
     for name in ("visitation.png", "bonus.png", "density.png"):
         assert imageio.imread(folder / name).std() > 1
     with (folder / "rooms.csv").open() as file:
