@@ -436,12 +436,14 @@ def test_a_second_run_in_the_same_folder_is_refused(uninterrupted):
         train(SMALL, root=uninterrupted.parents[2], quiet=True)
 
 
-def test_it_learns(tmp_path):
+@pytest.mark.parametrize("learner", ["ppo", "impala"])
+def test_it_learns(learner, tmp_path):
     """A task that takes a few thousand steps: the trained policy beats the untrained one by far."""
     config = replace(
         SMALL,
         task="MiniGrid-Empty-5x5-v0",
         method="none",
+        learner=learner,
         num_envs=32,
         total_steps=40_000,
         ppo=PPOConfig(minibatches=2, learning_rate=2e-3),

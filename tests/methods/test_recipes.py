@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from bebold.config import IntrinsicConfig, RNDConfig, TrainConfig
 from bebold.errors import UsageError
+from bebold.methods.icm import ICMNovelty
 from bebold.methods.recipes import RECIPES, build_intrinsic
+from bebold.methods.rnd import RNDNovelty
 
 SHAPES = {"image": (7, 7, 3)}
 GOALS = {"grid", "goal", "goal_age", "goal_grid"}
@@ -27,6 +30,10 @@ NEEDS = {
     "amigo": GOALS,
     "none": set(),
 }
+
+
+def column(*values, dtype=None):
+    return torch.tensor(values, dtype=dtype)[:, None]
 
 
 def test_every_method_stands_in_the_table():
@@ -90,6 +97,53 @@ def test_methods_differ_as_their_formulas_say(view_rollout):
     for method, bonus in expected.items():
         intrinsic = build_intrinsic(method, IntrinsicConfig(alpha=0.25), obs_shapes=SHAPES)
         torch.testing.assert_close(intrinsic.reward(rollout), bonus * valid)
+
+
+# One environment. o_0 to o_2 are the last of an episode, the step from o_2 only resets, o_3 to o_6 are of the next; o_5
+# is a second visit, and novelty falls to o_6, which is a first.
+STARTS = column(False, False, False, True, False, False, False)
+COUNTS = column(3, 1, 1, 1, 1, 2, 1, dtype=torch.int32)
+KEYS = column(1, 2, 3, 1, 2, 4, 5)
+ERRORS = column(0.2, 0.6, 0.9, 0.5, 1.0, 0.8, 0.3)
+"""What RND measures; of keys 1 and 2 the means are .35 and .8."""
+SEEN_BEFORE = column(9, 2, 2, 2, *[4] * 8, 1)
+"""Keys 2, 4 and 1 are counted 3, 8 times and once before; the very first observation is not."""
+PHI = torch.tensor([[0, 0], [3, 4], [3, 4], [0, 0], [6, 8], [6, 0], [9, 4]], dtype=torch.uint8)
+ACTIONS = column(3, 0, 0, 0, 0, 3)
+"""An action a is expected to add (a, 0) to φ."""
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("bebold", [0.5, 0.6, 0.0, 0.75, 0.0, 0.0]),
+        ("bebold-no-clip", [0.5, 0.6, 0.0, 0.75, 0.0, -0.1]),
+        ("bebold-no-episodic", [0.5, 0.6, 0.0, 0.75, 0.3, 0.0]),
+        ("bebold-averaged", [0.8 - 0.175, 0.5, 0.0, 0.8 - 0.175, 0.0, 0.0]),
+        ("rnd", [0.6, 0.9, 0.0, 1.0, 0.8, 0.3]),
+        ("rnd-episodic", [0.6, 0.9, 0.0, 1.0, 0.0, 0.3]),
+        # N of o_0 to o_6: 1, 4, 1, 2, 5, 9, 1
+        ("bebold-count", [0.0, 1 - 0.5 / 4, 0.0, 0.0, 0.0, 1 - 0.5 / 9]),
+        ("count", [0.5, 1.0, 0.0, 5**-0.5, 1 / 3, 1.0]),
+        ("icm", [4.0, 0.0, 0.0, 10.0, 8.0, 4.0]),
+        ("ride", [5.0, 0.0, 0.0, 10.0, 8.0 * 2**-0.5, 5.0]),
+        ("episodic", [1.0, 1.0, 0.0, 1.0, 0.0, 1.0]),
+        ("none", [0.0] * 6),
+    ],
+)
+def test_the_bonus_of_each_method_by_hand(method, expected, rollout_of, monkeypatch):
+    """What its networks say is given; AMIGo's is in test_amigo.py."""
+    monkeypatch.setattr(RNDNovelty, "measure", lambda self, rollout: ERRORS)
+    monkeypatch.setattr(ICMNovelty, "_embedded", lambda self, views: views[:, 0, 0, :2].float())
+    expectation = lambda self, phi, action: phi + torch.stack((action, 0 * action), dim=-1)  # noqa: E731
+    monkeypatch.setattr(ICMNovelty, "_foreseen", expectation)
+    views = torch.zeros(7, 1, 7, 7, 3, dtype=torch.uint8)
+    views[:, 0, 0, 0, :2] = PHI
+    rollout = replace(rollout_of(starts=STARTS, counts=COUNTS, key=KEYS, image=views), action=ACTIONS)
+    intrinsic = build_intrinsic(method, IntrinsicConfig(alpha=0.5), obs_shapes=SHAPES, num_actions=7)
+    if "count" in method:
+        intrinsic.update(rollout_of(key=SEEN_BEFORE))
+    torch.testing.assert_close(intrinsic.reward(rollout), column(*expected))
 
 
 def test_an_unknown_method_gets_a_suggestion():
