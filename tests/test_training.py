@@ -436,17 +436,18 @@ def test_a_second_run_in_the_same_folder_is_refused(uninterrupted):
         train(SMALL, root=uninterrupted.parents[2], quiet=True)
 
 
-@pytest.mark.parametrize("learner", ["ppo", "impala"])
-def test_it_learns(learner, tmp_path):
+@pytest.mark.parametrize(("learner", "num_envs", "steps"), [("ppo", 32, 40_000), ("impala", 16, 60_000)])
+def test_it_learns(learner, num_envs, steps, tmp_path):
     """A task that takes a few thousand steps: the trained policy beats the untrained one by far."""
     config = replace(
         SMALL,
         task="MiniGrid-Empty-5x5-v0",
         method="none",
         learner=learner,
-        num_envs=32,
-        total_steps=40_000,
+        num_envs=num_envs,
+        total_steps=steps,
         ppo=PPOConfig(minibatches=2, learning_rate=2e-3),
+        impala=IMPALAConfig(learning_rate=3e-3),
         evaluation=EvaluationConfig(interval=0),
         checkpoint_interval=1000.0,
     )
