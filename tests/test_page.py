@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from browser import Browser
 
-from bebold import page, report
+from bebold import page, report, video
 from bebold.checkpoint import save_weights
 from bebold.cli import main
 from bebold.config import TrainConfig
 from bebold.envs import make_envs
-from bebold.evaluation import make_policy
+from bebold.evaluation import TEST_SEED, make_policy
 from bebold.maps import Maps
 from bebold.page import agents, document
 from bebold.page.colours import palette, scales
@@ -29,6 +29,7 @@ from bebold.page.elements import Html, element, prose
 from bebold.page.heatmaps import data
 from bebold.report import Result
 from bebold.runs import Run
+from bebold.video import play_episode
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 """All void elements of HTML5."""
@@ -202,6 +203,7 @@ def test_colours_are_spread_over_the_scale() -> None:
     assert bonus.low == min(0, np.nanmin(maps.bonus[1])) and bonus.high == np.nanmax(maps.bonus[1])
     quarter = bonus.low + 0.2501 * (bonus.high - bonus.low)
     assert bonus.colour(np.array([np.nan, bonus.low, quarter, bonus.high])).tolist() == [-1, 0, 64, 255]
+    assert bonus.low < 0 and bonus.colour(np.array([0.0])).tolist() == [-1]  # not paid: as blank as where nobody was
 
 
 def test_maps_that_cannot_be_read_are_left_out(results: list[Result], caplog: pytest.LogCaptureFixture) -> None:
@@ -212,14 +214,16 @@ def test_maps_that_cannot_be_read_are_left_out(results: list[Result], caplog: py
     assert text.count('data-kind="visits"') == 1
 
 
-def make_weights(folder: Path, task: str) -> None:
+def make_weights(folder: Path, task: str, fixed_level: int | None = None) -> None:
     """Those of an untrained policy."""
     config = replace(TrainConfig(task=task, method="none"), network=replace(TrainConfig().network, hidden=8, memory=8))
     envs = make_envs(task, 1)
     policy = make_policy(config, envs)
     envs.close()
     words = {
-        "config": json.dumps({"task": task, "method": "none", "network": {"hidden": 8, "memory": 8}}),
+        "config": json.dumps(
+            {"task": task, "method": "none", "network": {"hidden": 8, "memory": 8}, "fixed_level": fixed_level}
+        ),
         "steps": "1",
     }
     save_weights(folder / "weights.safetensors", policy.state_dict(), words)
@@ -243,14 +247,24 @@ def test_the_best_agent_at_hand_is_shown(tmp_path: Path) -> None:
     assert "none, seed 1, " in document.page(runs)
 
 
-def test_an_agent_that_was_trained_on_one_level_is_not_shown_on_another(tmp_path: Path) -> None:
-    task = "MiniGrid-Empty-5x5-v0"
-    worse = make_run(tmp_path, [0.1], task=task, method="none", seed=1)
-    best = make_run(tmp_path, [0.9], task=task, method="none", seed=2, fixed_level=7)
-    for folder in (worse, best):
-        make_weights(folder, task)
-    assert "none, seed 1, " in (agents.agents([report.read_result(folder) for folder in (worse, best)]) or "")
-    assert agents.agents([report.read_result(best)]) is None
+def test_an_agent_that_was_trained_on_one_level_is_shown_on_that_beside_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = "MiniGrid-FourRooms-v0"
+    other = make_run(tmp_path, [0.1], task=task, method="none", seed=1)
+    worse, best = (
+        make_run(tmp_path, [r], task=task, method="none", seed=n, fixed_level=7) for n, r in ((2, 0), (3, 1))
+    )
+    for folder in (other, worse, best):
+        make_weights(folder, task, fixed_level=7 if folder != other else None)
+    played = []
+    monkeypatch.setattr(video, "play_episode", lambda *a, **k: played.append(k["seed"]) or play_episode(*a, **k))
+    text = agents.agents([report.read_result(folder) for folder in (worse, best, other)]) or ""
+    assert re.findall(r"none, seed \d(?:, on level \d)?, ", text)[::2] == [
+        "none, seed 3, on level 7, ",
+        "none, seed 1, ",
+    ]
+    assert played == [7, TEST_SEED]
 
 
 def test_a_gif_is_cut_to_its_size() -> None:
@@ -274,9 +288,12 @@ def test_the_command_writes_a_page_and_no_picture_beside_it(
 
 
 def test_a_browser_opens_the_page_and_moves_the_slider(results: list[Result], tmp_path: Path, browser: Browser) -> None:
+    make_weights(results[3].folder, "MRN7S8")
     page.write(results, tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
     assert browser.value("document.querySelectorAll('.panels svg path').length") > 20
+    images = "[...document.images].map(image => image.complete && image.naturalWidth > 0)"
+    assert browser.value(images) == [True]  # the agent's GIF, which the page's own policy must let in
     assert not browser.value("document.querySelector('.slider').hidden")
     fills = """[...document.querySelectorAll("figure[data-kind]")].map(figure =>
         [...figure.querySelectorAll("g rect")].map(rect => rect.getAttribute("fill")))"""
@@ -299,7 +316,8 @@ def test_a_browser_opens_the_page_and_moves_the_slider(results: list[Result], tm
         assert browser.value("document.querySelector('.study output').textContent") == f"{checkpoint + 1} of 4"
     assert browser.value(steps) == ["0.60 million steps", "0.80 million steps"]
     assert browser.value(fills) == still  # what is drawn without JavaScript
-    assert browser.requests == [(tmp_path / "page.html").resolve().as_uri()]
+    fetched = [url for url in browser.requests if not url.startswith("data:")]  # what the page holds itself
+    assert fetched == [(tmp_path / "page.html").resolve().as_uri()]
     assert browser.complaints == []
 
 

@@ -335,6 +335,31 @@ def test_a_metric_is_drawn(tmp_path: Path) -> None:
     assert blue > 2 * few
 
 
+def test_a_run_is_marked_where_it_had_solved_its_task(tmp_path: Path) -> None:
+    good = report.read_result(make_run(tmp_path, [0.1, 0.9, 0.9, 0.9]))
+    assert curves.solved_at(good, [good]) == 2_000_000  # three in a row at .95 of the paper's .93
+    # Where the paper gives nothing, .95 of the best of all that is shown: .76.
+    best, late, poor = (
+        report.read_result(make_run(tmp_path, returns, task="MiniGrid-KeyCorridorS3R1-v0", seed=seed))
+        for seed, returns in ((1, [0.8, 0.77, 0.77, 0.77]), (2, [0.7, 0.76, 0.76, 0.76]), (3, [0.5, 0.5, 0.5, 0.5]))
+    )
+    beside = [best, late, poor]
+    assert [curves.solved_at(run, beside) for run in beside] == [1_000_000, 2_000_000, None]
+    unknown = report.read_result(make_run(tmp_path, [0.9] * 4, evaluated=False, seed=4))
+    assert curves.solved_at(unknown, [unknown]) is None
+
+
+def test_the_axis_of_returns_begins_below_the_lowest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = []
+    monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
+    usual = report.read_result(make_run(tmp_path, [0.1, 0.9], label="usual"))
+    bad = report.read_result(make_run(tmp_path, [-0.8, 0.5], label="bad", task="MiniGrid-Dynamic-Obstacles-5x5-v0"))
+    curves.plot([usual, bad], tmp_path / "curves.png")
+    curves.plot_grid([bad, usual], [[("bad", "a")], [("usual", "b")]], tmp_path / "grid.png")
+    lows = [[panel.get_ylim()[0] for panel in figure.axes] for figure in figures]
+    assert lows == [pytest.approx([-0.03, -0.83]), pytest.approx([-0.83, -0.83])]
+
+
 def test_a_metric_is_weighed_by_settings(tmp_path: Path) -> None:
     intrinsic = IntrinsicConfig(coefficient=0.25)
     result = report.read_result(make_run(tmp_path, [0.1, 0.2, 0.3], intrinsic=intrinsic))

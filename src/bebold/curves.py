@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bebold.checkpoint import replacing
-from bebold.experiments.published import published_return
+from bebold.experiments.published import SHARE, published_return, solved_threshold, steps_to_solve
 from bebold.groups import Groups, any_gave_up, group
 from bebold.report import Result
 from bebold.runs import read_metrics
@@ -49,6 +49,10 @@ LABEL_LINES = ((0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1,
 """Of labels, whose lines are never solid: dashes, as (offset, (on, off, ...)) in line widths."""
 BAND = 3
 """From so many seeds on a band shows their spread; fewer are drawn as thin lines."""
+
+MARGIN = 0.03
+"""Of return, above and below what can be shown."""
+HIGHEST = 1.0 + MARGIN
 
 SHARES = 32
 """Stretches of a run over which a metric is averaged."""
@@ -92,6 +96,8 @@ def caption(groups: Groups) -> str:
 def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path: Path) -> None:
     """One PNG of a logged metric on a logarithmic axis: a panel a task, a line a run, of means over `SHARES` of it.
 
+    A dot where the run had solved its task: see `solved_at`.
+
     Parameters
     ----------
     keys : whose product is drawn: names of metrics, of each the means, or of settings, such as `intrinsic.coefficient`
@@ -110,6 +116,11 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
             style = {**look[name], "linewidth": 1.8, "label": name if number == 0 else None}
             shown = values > 0  # neither what is unknown nor what has no logarithm
             panels[task].plot(steps[shown] / 1e6, values[shown], **style)
+            when = solved_at(run, [r for (of, _), others in groups.items() if of == task for r in others])
+            if when is not None and shown.any():
+                height = np.exp(np.interp(when, steps[shown], np.log(values[shown])))
+                dot = {"color": look[name]["color"], "markeredgecolor": "white", "markersize": 8, "zorder": 3}
+                panels[task].plot(when / 1e6, height, marker="o", **dot)
     for task, panel in panels.items():
         panel.set_title(task)
         panel.set_xlabel("environment steps (millions)")
@@ -118,8 +129,26 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
         panel.set_xlim(left=0)
         tidy(panel)
     _share_labels(list(panels.values()))
-    add_key(figure, list(panels.values()), f"a line a seed; each point the mean over 1/{SHARES} of the run")
+    add_key(
+        figure,
+        list(panels.values()),
+        f"a line a seed, of means over 1/{SHARES} of the run; dot: from there on its return was at {100 * SHARE:.0f} % "
+        "of BeBold's in the paper, or of the best that is shown where the paper has none",
+    )
     save(figure, path)
+
+
+def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
+    """Steps at which the run had solved its task; None if it did not or was not evaluated.
+
+    Where the paper gives no return to reach, the highest evaluation of any run `beside` it stands for that.
+    """
+    if not run.evaluated:
+        return None
+    threshold = solved_threshold(run.task)
+    if threshold is None:
+        threshold = SHARE * max(float(other.curve_returns.max()) for other in beside if other.evaluated)
+    return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), threshold)
 
 
 def metric(run: Result, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -186,6 +215,7 @@ def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]
                 draw_task(panel, task, {"mean over seeds": runs}, {"mean over seeds": {"color": COLOURS["bebold"]}})
         panel.set_title(title, fontsize="medium")
         panel.label_outer()
+    panels[0, 0].set_ylim(_lowest(results), HIGHEST)  # of all panels, which share their axes
     add_key(figure, list(panels.flat), caption(groups))
     save(figure, path)
 
@@ -272,9 +302,15 @@ def draw_task(panel: Axes, task: str, groups: Mapping[str, Sequence[Result]], lo
     panel.set_xlabel("environment steps (millions)")
     evaluated = all(run.evaluated for runs in groups.values() for run in runs)
     panel.set_ylabel("return on held-out levels" if evaluated else "return")
-    panel.set_ylim(-0.03, 1.03)
+    panel.set_ylim(_lowest(itertools.chain(*groups.values())), HIGHEST)
     panel.set_xlim(left=0)
     tidy(panel)
+
+
+def _lowest(results: Iterable[Result]) -> float:
+    """Where the axis of returns begins: they are seldom below 0."""
+    lowest = (float(run.curve_returns.min()) for run in results if len(run.curve_steps))
+    return min((0.0, *lowest)) - MARGIN
 
 
 def tidy(panel: Axes) -> None:

@@ -105,7 +105,8 @@ def returns(groups: Groups) -> Table:
         "Returns",
         "Mean ± standard deviation over seeds of the final agents' mean returns in Farama's environment, with sampled "
         f"actions, and with greedy ones{levels}. Seeds that `bebold eval` has not judged are left out."
-        + _if_any_gave_up(groups, "Those that gave up have had a part of their steps, and no greedy actions."),
+        + _if_any_gave_up(groups, "Those that gave up have had a part of their steps, and no greedy actions.")
+        + _of_stopped(groups),
         ("task", "method", "seeds", "return", "greedy", "paper"),
         rows,
         words=2,
@@ -201,6 +202,17 @@ def _evaluated(groups: Groups) -> Groups:
 
 def _if_any_gave_up(groups: Groups, sentence: str) -> str:
     return f" {sentence}" if any_gave_up(groups) else ""
+
+
+def _of_stopped(groups: Groups) -> str:
+    """What to know of those that stopped as they were solved, if any did."""
+    names = dict.fromkeys(name for (_, name), runs in groups.items() if any(run.stopped_solved for run in runs))
+    if not names:
+        return ""
+    return (
+        f" Runs of {', '.join(names)} stopped as they were solved, while bonus and entropy still drew them elsewhere: "
+        "what they earn is not to be held against those that went on."
+    )
 
 
 def _known(verdict: Mapping[str, Any], key: str) -> bool:

@@ -23,7 +23,7 @@ BYTES = 300_000
 
 WORDS = (
     "The best agent of each task on the first of the levels that `bebold eval` plays, in Farama's environment with "
-    "sampled actions. What it sees is lit. Agents that were trained on one level know no other and are left out."
+    "sampled actions. What it sees is lit. Agents that were trained on one level know no other and are shown on that."
 )
 
 _log = logging.getLogger(__name__)
@@ -32,18 +32,15 @@ _log = logging.getLogger(__name__)
 def agents(results: Sequence[Result]) -> Html | None:
     """Of each task the best agent whose weights are at hand; None if there is none.
 
-    Agents that were trained on one level are none of them: what they do on another says nothing.
+    Agents that were trained on one level are apart from the others: what they do on another says nothing.
     """
     figures = []
-    results = [result for result in results if result.config.fixed_level is None]
     for task in in_paper_order(result.task for result in results):
         of_task = [r for r in results if r.task == task and (r.folder / "weights.safetensors").exists()]
-        figure = None
-        for result in sorted(of_task, key=_worst_last):
-            figure = _figure(result)
-            if figure is not None:
-                figures.append(figure)
-                break
+        for level in dict.fromkeys(r.config.fixed_level for r in of_task):
+            alike = sorted((r for r in of_task if r.config.fixed_level == level), key=_worst_last)
+            figure = next((figure for figure in map(_figure, alike) if figure is not None), None)
+            figures += [figure] if figure is not None else []
     return join(prose(WORDS), element("div", *figures, class_="agents")) if figures else None
 
 
@@ -52,7 +49,7 @@ def _worst_last(result: Result) -> float:
 
 
 def _figure(result: Result) -> Html | None:
-    """The first of the levels that `bebold eval` plays; None if the weights cannot be read."""
+    """The agent on its own level or the first that `bebold eval` plays; None if the weights cannot be read."""
     from bebold.evaluation import TEST_SEED, load_policy
     from bebold.video import play_episode
 
@@ -62,7 +59,9 @@ def _figure(result: Result) -> Html | None:
         _log.warning("%s: the page goes without this agent", error)
         return None
     frames: list[np.ndarray] = []
-    for moment in play_episode(policy, config.task, seed=TEST_SEED, largest=LARGEST):
+    for moment in play_episode(
+        policy, config.task, seed=TEST_SEED if config.fixed_level is None else config.fixed_level, largest=LARGEST
+    ):
         frames.append(moment.env.render())
         if len(frames) == FRAMES:
             break
@@ -71,7 +70,8 @@ def _figure(result: Result) -> Html | None:
         outcome = f"return {moment.episodic_return:.2f} after {moment.steps} steps"
     else:
         outcome = f"the first {shown - 1} steps"
-    about = f"{result.task}: {result.name}, seed {result.config.seed}, {outcome}"
+    level = "" if config.fixed_level is None else f", on level {config.fixed_level}"
+    about = f"{result.task}: {result.name}, seed {result.config.seed}{level}, {outcome}"
     source = f"data:image/gif;base64,{base64.b64encode(gif).decode()}"
     return element(
         "figure",

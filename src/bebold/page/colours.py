@@ -23,13 +23,13 @@ class Scale:
     logarithmic: bool
 
     def colour(self, values: np.ndarray) -> np.ndarray:
-        """Index of the colour, int `[N]`; -1 where there is nothing to show. `page.js` does the same."""
+        """Index of the colour, int `[N]`; -1 where there is nothing to show, or 0. `page.js` does the same."""
         low, high = self.low, self.high
         if self.logarithmic:
             shown = values > 0
             low, high, values = np.log(low), np.log(high), np.log(np.where(shown, values, 1.0))
         else:
-            shown = np.isfinite(values)
+            shown = np.isfinite(values) & (values != 0)
         share = (np.where(shown, values, low) - low) / (high - low)
         return np.where(shown, np.clip(share * COLOURS, 0, COLOURS - 1).astype(int), -1)
 

@@ -23,9 +23,9 @@ KINDS = {"visits": "Visits", "bonus": "Bonus", "density": "Density"}
 WORDS = (
     "One level, the same in every episode. Visits: steps that led to each cell so far. Density and bonus are of the "
     "policy's own steps at a checkpoint: the share of them that led to each cell, and the mean bonus before β that "
-    "they were paid there. Walls are grey, cells without a step light. The colours of visits and density are "
-    "logarithmic and the same in all maps of a seed; the bonus has a scale of its own in each map, since those of "
-    "different methods have no unit in common."
+    "they were paid there. Walls are grey; cells without a step, or without a bonus, light. The colours of "
+    "visits and density are logarithmic and the same in all maps of a seed; the bonus has a scale of its own in each "
+    "map, since those of different methods have no unit in common."
 )
 BAR = 64
 """Steps of a colour bar."""

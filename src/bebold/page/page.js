@@ -2,9 +2,9 @@
 // A slider for each block of maps. Without this script the page shows the last checkpoint.
 const palette = JSON.parse(document.getElementById("palette")?.textContent ?? "[]");
 
-// The index of the colour as `Scale.colour` in colours.py has it; -1 where there is nothing to show.
+// The index of the colour as `Scale.colour` in colours.py has it; -1 where there is nothing to show, or 0.
 function colourIndex(value, {low, high, logarithmic}) {
-  if (value === null || (logarithmic && value <= 0)) return -1;
+  if (value === null || value === 0 || (logarithmic && value < 0)) return -1;
   const [v, a, b] = logarithmic ? [value, low, high].map(Math.log) : [value, low, high];
   return Math.trunc(Math.min(Math.max((v - a) / (b - a) * palette.length, 0), palette.length - 1));
 }
