@@ -30,7 +30,8 @@ def test_amigo_learns_from_its_own_sum_unclamped():
     config = preset("paper", method="amigo")
     assert (config.intrinsic.coefficient, config.impala.extrinsic_scale, config.impala.reward_clip) == (1.0, 1.0, 0.0)
     assert (config.num_envs, config.impala.learning_rate, config.impala.entropy) == (8, 1e-3, 5e-4)
-    assert (config.intrinsic.amigo.batch, config.intrinsic.amigo.entropy, config.staggered) == (150, 0.01, False)
+    teacher = config.intrinsic.amigo
+    assert (teacher.batch, teacher.entropy, teacher.solved_reward, config.staggered) == (150, 0.01, None, False)
 
 
 def test_ride_counts_full_states_and_bebold_observations():
@@ -63,6 +64,36 @@ def test_coefficients_of_the_appendix(method, task, coefficient, entropy):
     assert (config.intrinsic.coefficient, config.impala.entropy) == (coefficient, entropy)
     assert (config.learner, config.num_envs, config.unroll) == ("impala", 32, 100)
     assert (config.impala.learning_rate, config.impala.rms_eps) == (1e-4, 0.01)
+
+
+@pytest.mark.parametrize("method", RECIPES)
+def test_what_all_published_settings_share(method):
+    config = resolve(preset("paper", method=method))
+    impala, intrinsic = config.impala, config.intrinsic
+    assert (config.total_steps, config.policy_lag, config.staggered) == (120_000_000, 1, False)
+    assert (impala.discount, impala.value_loss, impala.max_grad_norm, impala.extrinsic_scale) == (0.99, 0.5, 40.0, 1.0)
+    assert (impala.learning_rate_decay, impala.bootstrap_timeouts) == ("linear", False)
+    assert impala.reward_clip == (0.0 if method == "amigo" else 1.0)
+    assert intrinsic.coefficient_decay == "none"
+
+
+def test_networks_and_inputs_as_published():
+    bebold, rnd, ride, icm = (preset("paper", method=method) for method in ("bebold", "rnd", "ride", "icm"))
+    network = bebold.network
+    assert (network.architecture, network.hidden, network.memory) == ("bebold", 1024, 1024)
+    of = bebold.intrinsic.rnd
+    assert (of.architecture, of.encoding, of.normalise_target, of.loss) == ("bebold", "integers", False, "norm")
+    assert (of.optimiser, of.learning_rate, of.minibatches, of.epochs) == ("adam", 1e-4, 1, 1)
+    assert {config.network.architecture for config in (rnd, ride, icm)} == {"ride"}
+    of = rnd.intrinsic.rnd
+    assert (of.architecture, of.encoding, of.outputs, of.normalise_target) == ("ride", "bytes", 128, False)
+    # Losses are sums over the 100 steps of an unroll, ours means.
+    assert (of.optimiser, of.learning_rate, of.loss_scale, of.max_grad_norm) == ("rmsprop", 1e-4, 10.0, 40.0)
+    assert ride.intrinsic.icm == icm.intrinsic.icm
+    of = icm.intrinsic.icm
+    assert (of.architecture, of.encoding, of.outputs, of.model_hidden) == ("ride", "bytes", 128, 256)
+    assert (of.forward_loss, of.inverse_loss) == (1000.0, 10.0)
+    assert (of.optimiser, of.learning_rate, of.max_grad_norm, of.epochs) == ("rmsprop", 1e-4, 40.0, 1)
 
 
 def test_the_command_line_starts_from_the_preset(capsys, monkeypatch, tmp_path):
