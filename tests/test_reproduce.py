@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import imageio.v3 as imageio
@@ -21,6 +22,7 @@ from bebold.errors import UsageError
 from bebold.experiments import EXPERIMENTS, published
 from bebold.experiments.experiment import Experiment, cut_short
 from bebold.gridworld.tasks import TASKS
+from bebold.methods.recipes import RECIPES
 from bebold.report import find_runs
 from bebold.reproduce import find_experiment, part_of
 from bebold.runs import run_folder
@@ -74,7 +76,7 @@ def test_no_two_experiments_ask_for_different_runs_in_one_folder() -> None:
             folder = run_folder(config, Path())
             shared += folder in asked
             assert asked.setdefault(folder, config) == config
-    assert shared == 28  # of BeBold and `episodic` in the ablations, of BeBold beside other coefficients and keys
+    assert shared == 35  # of rows of table 2: in the ablations, the sensitivity grid, the obstacles, every method
 
 
 def test_static_has_every_task_of_the_appendixs_families() -> None:
@@ -82,6 +84,15 @@ def test_static_has_every_task_of_the_appendixs_families() -> None:
     tasks = {run.task for run in EXPERIMENTS["static"].runs}
     assert tasks == {task.id for task in TASKS if task.family in families}
     assert len(tasks) == 24  # counted in the paper's list
+
+
+def test_every_method_is_tried_on_a_task_that_chance_solves_and_on_one_that_it_does_not() -> None:
+    runs = EXPERIMENTS["every-method"].runs
+    tried = Counter((run.task, run.method) for run in runs)
+    assert tried == dict.fromkeys(product(("KCS3R3", "MiniGrid-KeyCorridorS3R1-v0"), RECIPES), 1)
+    of_table2 = {run.method for run in runs if run in EXPERIMENTS["table2"].runs}
+    assert of_table2 == {"bebold", "episodic", "ride", "rnd", "none", "icm", "amigo"}
+    assert all(run.stop_when_solved == (run.method not in of_table2) for run in runs if run.task == "KCS3R3")
 
 
 def test_the_sensitivity_grid_holds_the_papers() -> None:

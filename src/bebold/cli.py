@@ -239,9 +239,10 @@ class Reproduce:
 
     experiment: Annotated[str, tyro.conf.arg(metavar="NAME"), tyro.conf.Positional]
     """table2 (the twelve hardest tasks), ablations (each part of the criterion), consistency (what is left of the bonus
-    in the end), sensitivity (entropy and β), static (the other static tasks), dynamic-obstacles (the paper's admitted
-    failure), visitation (maps of pure exploration), corridor (short-sightedness in a toy environment), two-corridors
-    (the appendix's equations) or noise (what chance alone earns)."""
+    in the end), sensitivity (entropy and β), every-method (whether each of them learns), static (the other static
+    tasks), dynamic-obstacles (the paper's admitted failure), visitation (maps of pure exploration), corridor
+    (short-sightedness in a toy environment), two-corridors (the appendix's equations) or noise (what chance alone
+    earns)."""
     out: Path = Path("reproduction")
     """Tables, figures and compact records go to a folder in it, named after the experiment; runs, which experiments
     share, to `runs` in it."""

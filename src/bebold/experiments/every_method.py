@@ -1,0 +1,45 @@
+"""Every method of the package on two KeyCorridors, so that one that is broken shows.
+
+KCS3R3 is solved without any bonus, given time: a bonus that works makes it sooner. The smallest KeyCorridor is for what
+cannot even do that. Runs that are not Table 2's stop when they are solved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bebold.config import TrainConfig
+from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
+from bebold.experiments.table2 import BASELINES, LEAST, OURS, run_of
+from bebold.methods.recipes import RECIPES
+
+TASK = "KCS3R3"
+EASY = "MiniGrid-KeyCorridorS3R1-v0"
+EASY_STEPS = 1_000_000
+"""Environment steps on the easy task."""
+SEED = REPORTED_SEEDS[0]
+
+
+def _run(method: str) -> TrainConfig:
+    """That of Table 2, where it has one."""
+    row = TrainConfig(method=method)
+    if row in [of for of, _ in OURS]:
+        return run_of(row, TASK, SEED)
+    return replace(run_of(row, TASK, SEED, LEAST), stop_when_solved=row not in [of for of, _ in BASELINES])
+
+
+_RUNS = (
+    *map(_run, RECIPES),
+    *(TrainConfig(task=EASY, method=m, seed=SEED, total_steps=EASY_STEPS, workers=1) for m in RECIPES),
+)
+
+EVERY_METHOD = Experiment(
+    "every-method",
+    "Every method on two KeyCorridors",
+    _RUNS,
+    tuple(
+        cut_short(replace(run, num_envs=64))
+        for run in _RUNS
+        if run.task == EASY and run.method in ("bebold-averaged", "bebold-count", "count", "rnd-episodic")
+    ),
+)
