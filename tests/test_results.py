@@ -125,3 +125,18 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
         run = runs[result.task, result.name, result.config.seed]
         assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
         assert result.totals_before == []
+
+
+def test_the_corridors_were_visited_evenly_by_bebold() -> None:
+    with (ROOT / "results" / "corridor.csv").open() as file:
+        reader = csv.DictReader(file)
+        rows = {row["method"]: row for row in reader}
+    visits = [f"visits_{corridor}" for corridor in range(1, 5)]
+    assert reader.fieldnames == ["method", *visits, "entropy_mean", "entropy_std", "seeds"]
+    assert list(rows) == ["count-tabular", "bebold-tabular", "rnd", "bebold"]
+    assert float(rows["bebold-tabular"]["entropy_mean"]) >= 1.95
+    assert float(rows["bebold"]["entropy_mean"]) >= 1.9
+    text = (ROOT / "docs" / "corridor.md").read_text()
+    for row in rows.values():
+        assert f"{float(row['entropy_mean']):.2f} ± {float(row['entropy_std']):.2f}" in text
+        assert int(row["seeds"]) >= 10
