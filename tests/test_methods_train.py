@@ -1,6 +1,7 @@
 """Every method with either learner, and every published network: it trains, and its state resumes exactly."""
 
 import io
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -56,8 +57,8 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def trains_and_resumes(config: TrainConfig) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Two updates, then a third by the same trainer and by one that was restored; the states before and after both."""
+def trains_and_resumes(config: TrainConfig) -> dict[str, bool]:
+    """Two updates, then a third by the same trainer and by one that was restored; whether policy and bonus learnt."""
     trainer = make(config)
     before = tensors(trainer.state())
     for _ in range(2):
@@ -72,25 +73,25 @@ def trains_and_resumes(config: TrainConfig) -> tuple[dict[str, torch.Tensor], di
     resumed.restore(part)
     assert stats_of(resumed) == pytest.approx(stats_of(trainer), abs=0, rel=0, nan_ok=True)
     assert same(tensors(resumed.state()), tensors(trainer.state()))
-    return before, after
+    # Optimisers and generators change also where nothing is learnt; AMIGo's guide belongs to the bonus.
+    bare = {n for n in before.keys() & after.keys() if not re.search("optimiser|generator|guide", n)}
+    changed = {name for name in bare if not torch.equal(before[name], after[name])}
+    return {part: any(n.startswith(f"/{part}") for n in changed) for part in ("learner/policy", "intrinsic")}
 
 
 @pytest.mark.parametrize("learner", ["ppo", "impala"])
 @pytest.mark.parametrize("method", RECIPES)
 def test_every_method_trains_with_either_learner_and_resumes_exactly(method: str, learner: str) -> None:
-    before, after = trains_and_resumes(replace(SMALL, method=method, learner=learner, policy_lag=0))
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert any(name.startswith("/learner") for name in changed)
-    assert any(name.startswith("/intrinsic") for name in changed) == (RECIPES[method].novelty in LEARNT)
+    learnt = trains_and_resumes(replace(SMALL, method=method, learner=learner))
+    assert learnt == {"learner/policy": True, "intrinsic": RECIPES[method].novelty in LEARNT}
 
 
-@pytest.mark.parametrize("method", ["bebold", "ride", "amigo"])
+@pytest.mark.parametrize("method", ["bebold", "rnd", "ride", "amigo"])
 def test_the_published_networks_train_and_resume_exactly(method: str) -> None:
-    """One method of each architecture, its settings as published but for the sizes of a rollout and of batches."""
+    """A method of each architecture, as published but for the sizes of rollouts and batches."""
     config = preset("paper", method=method)
-    goals = replace(config.intrinsic.amigo, batch=5)
+    goals = replace(config.intrinsic.amigo, batch=2)
     small = {"seed": 3, "num_envs": 2, "unroll": 8, "workers": 1, "device": "cpu", "max_episode_steps": 5}
     config = replace(config, **small, intrinsic=replace(config.intrinsic, amigo=goals))
     assert config.learner == "impala" and config.policy_lag == 1
-    before, after = trains_and_resumes(config)
-    assert not same(before, after)
+    assert trains_and_resumes(config) == {"learner/policy": True, "intrinsic": True}

@@ -347,6 +347,20 @@ def test_a_run_is_marked_where_it_had_solved_its_task(tmp_path: Path) -> None:
     assert [curves.solved_at(run, beside) for run in beside] == [1_000_000, 2_000_000, None]
     unknown = report.read_result(make_run(tmp_path, [0.9] * 4, evaluated=False, seed=4))
     assert curves.solved_at(unknown, [unknown]) is None
+    nothing = report.read_result(make_run(tmp_path, [0.0] * 4, task="MiniGrid-KeyCorridorS3R1-v0", seed=5))
+    assert curves.solved_at(nothing, [nothing]) is None
+
+
+def test_a_metric_has_a_dot_where_a_run_was_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = []
+    monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
+    good = report.read_result(make_run(tmp_path, [0.1, 0.9, 0.9, 0.9]))
+    bad = report.read_result(make_run(tmp_path, [0.1, 0.2, 0.2, 0.2], seed=2))
+    for runs in ([good, bad], [bad]):
+        curves.plot_metric(runs, ["eval/return_mean"], "return", tmp_path / "metric.png")
+    places = [[line.get_xdata()[0] for line in f.axes[0].lines if line.get_marker() == "o"] for f in figures]
+    assert places == [[2.0], []]
+    assert ["dot:" in figure.legends[0].get_title().get_text() for figure in figures] == [True, False]
 
 
 def test_the_axis_of_returns_begins_below_the_lowest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

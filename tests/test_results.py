@@ -140,3 +140,15 @@ def test_the_corridors_were_visited_evenly_by_bebold() -> None:
     for row in rows.values():
         assert f"{float(row['entropy_mean']):.2f} ± {float(row['entropy_std']):.2f}" in text
         assert int(row["seeds"]) >= 10
+
+
+def test_the_readme_says_how_fast_the_published_settings_are() -> None:
+    speed = json.loads((ROOT / "results" / "presets.json").read_text())["steps_per_second"]
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    bebold, amigo, *others = (speed[m]["paper"] for m in ("bebold", "amigo", "ride", "icm", "rnd", "none"))
+    ours = [of["fast"] / 1e3 for of in speed.values()]
+    assert f"makes {round(bebold, -1):.0f} steps a second of BeBold's" in readme
+    assert (
+        f"{amigo / 1e3:.1f} K of AMIGo's and {min(others) / 1e3:.0f} to {max(others) / 1e3:.0f} K of RIDE's" in readme
+    )
+    assert f"in the same go, {min(ours):.0f} to {max(ours):.0f} K (" in readme

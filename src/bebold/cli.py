@@ -231,7 +231,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Make the tables and figures of one of the paper's experiments or studies, and train what they need.
+    """Make the tables and figures of an experiment or study, most of them the paper's, and train what they need.
 
     It says first how many steps that is: two cores take about 100 million an hour. Ctrl-C saves and stops, and the same
     command goes on. The studies corridor, two-corridors and noise take minutes and start anew.
@@ -239,7 +239,7 @@ class Reproduce:
 
     experiment: Annotated[str, tyro.conf.arg(metavar="NAME"), tyro.conf.Positional]
     """table2 (the twelve hardest tasks), ablations (each part of the criterion), consistency (what is left of the bonus
-    in the end), sensitivity (entropy and β), every-method (whether each of them learns), static (the other static
+    in the end), sensitivity (entropy and β), every-method (whether each method learns), static (the other static
     tasks), dynamic-obstacles (the paper's admitted failure), visitation (maps of pure exploration), corridor
     (short-sightedness in a toy environment), two-corridors (the appendix's equations) or noise (what chance alone
     earns)."""

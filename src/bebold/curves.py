@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bebold.checkpoint import replacing
-from bebold.experiments.published import SHARE, published_return, solved_threshold, steps_to_solve
+from bebold.experiments.published import IN_A_ROW, SHARE, published_return, solved_threshold, steps_to_solve
 from bebold.groups import Groups, any_gave_up, group
 from bebold.report import Result
 from bebold.runs import read_metrics
@@ -110,6 +110,7 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
     groups = group(results)
     look = styles(result.name for result in results)
     figure, panels = _panels(groups)
+    dots = False
     for (task, name), runs in groups.items():
         for number, run in enumerate(runs):
             steps, values = metric(run, keys)
@@ -121,6 +122,7 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
                 height = np.exp(np.interp(when, steps[shown], np.log(values[shown])))
                 dot = {"color": look[name]["color"], "markeredgecolor": "white", "markersize": 8, "zorder": 3}
                 panels[task].plot(when / 1e6, height, marker="o", **dot)
+                dots = True
     for task, panel in panels.items():
         panel.set_title(task)
         panel.set_xlabel("environment steps (millions)")
@@ -129,25 +131,29 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
         panel.set_xlim(left=0)
         tidy(panel)
     _share_labels(list(panels.values()))
-    add_key(
-        figure,
-        list(panels.values()),
-        f"a line a seed, of means over 1/{SHARES} of the run; dot: from there on its return was at {100 * SHARE:.0f} % "
-        "of BeBold's in the paper, or of the best that is shown where the paper has none",
-    )
+    words = f"a line a seed, of means over 1/{SHARES} of the run"
+    if dots:
+        words += (
+            f"; dot: the first of {IN_A_ROW} evaluations in a row at {100 * SHARE:.0f} % of BeBold's return in the "
+            "paper, or where it gives none of the best of all runs"
+        )
+    add_key(figure, list(panels.values()), words)
     save(figure, path)
 
 
 def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
     """Steps at which the run had solved its task; None if it did not or was not evaluated.
 
-    Where the paper gives no return to reach, the highest evaluation of any run `beside` it stands for that.
+    Where the paper gives no return to reach, the highest evaluation of any run `beside` it stands for that, if it is
+    above 0.
     """
     if not run.evaluated:
         return None
     threshold = solved_threshold(run.task)
     if threshold is None:
         threshold = SHARE * max(float(other.curve_returns.max()) for other in beside if other.evaluated)
+        if threshold <= 0:
+            return None
     return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), threshold)
 
 

@@ -132,8 +132,7 @@ def _amigo(config: TrainConfig) -> TrainConfig:
     The bonus with the reward adds up to what its student learns from, and must not be clamped again.
     """
     impala = IMPALAConfig(learning_rate=1e-3, reward_clip=0.0)
-    teacher = AMIGoConfig(batch=150, entropy=0.01, solved_reward=None)
-    intrinsic = IntrinsicConfig(coefficient=1.0, coefficient_decay="none", amigo=teacher)
+    intrinsic = IntrinsicConfig(coefficient=1.0, coefficient_decay="none", amigo=AMIGoConfig(batch=150, entropy=0.01))
     return replace(config, staggered=False, num_envs=8, impala=impala, intrinsic=intrinsic)
 
 

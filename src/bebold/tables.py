@@ -205,13 +205,17 @@ def _if_any_gave_up(groups: Groups, sentence: str) -> str:
 
 
 def _of_stopped(groups: Groups) -> str:
-    """What to know of those that stopped as they were solved, if any did."""
-    names = dict.fromkeys(name for (_, name), runs in groups.items() if any(run.stopped_solved for run in runs))
-    if not names:
+    """Which runs stopped as they were solved, if any did."""
+    tasks: dict[str, list[str]] = {}
+    for (task, name), runs in groups.items():
+        if any(run.stopped_solved for run in runs):
+            tasks.setdefault(name, []).append(task)
+    if not tasks:
         return ""
+    listed = "; ".join(f"{name} on {', '.join(of)}" for name, of in tasks.items())
     return (
-        f" Runs of {', '.join(names)} stopped as they were solved, while bonus and entropy still drew them elsewhere: "
-        "what they earn is not to be held against those that went on."
+        f" Runs that stopped as they were solved, short of their steps: {listed}. What they earn is not to be held "
+        "against what others came to in the end."
     )
 
 

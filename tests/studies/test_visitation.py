@@ -135,12 +135,15 @@ def test_where_the_bonus_was() -> None:
 
 def test_what_counting_takes_leaves_out_the_updates_with_maps(tmp_path: Path) -> None:
     (config, *_) = experiment.RUNS
-    # Two updates in three count for 1 ms of 100; after the third maps are taken.
-    stages = [{"time/collect": 0.039, "time/learn": 0.06, "time/observe": s} for s in (0.001, 0.5, 0.001)]
-    lines = [json.dumps({"steps": n, "time/elapsed": 9.0, **stage}) for n, stage in enumerate(stages)]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    table = visitation.costs([tmp_path], [config])
-    assert table.rows == [("bebold", "11", "100", "1.00", "1.00 %")]
+    folders = [tmp_path / "run", tmp_path / "record"]
+    # 1 ms of 100, 1 ms of 50, and after the third update maps are taken.
+    stages = [(0.039, 0.06, 0.001), (0.04, 0.009, 0.001), (0.1, 0.1, 0.5)]
+    lines = [{"steps": n, "time/collect": c, "time/learn": k, "time/observe": o} for n, (c, k, o) in enumerate(stages)]
+    for folder, kept in zip(folders, (lines, [{"steps": 2}]), strict=True):
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("\n".join(json.dumps({"time/elapsed": 9.0} | line) for line in kept))
+    table = visitation.costs(folders, [config, config])
+    assert table.rows == [("bebold", "11", "100", "1.00", "2.00 %"), ("bebold", "11", "-", "-", "-")]
 
 
 def test_the_csv_says_all_of_it(runs: list[Explored], tmp_path: Path) -> None:

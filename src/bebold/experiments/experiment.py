@@ -13,7 +13,7 @@ REPORTED_SEEDS = (11, 12, 13, 14)
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper."""
+    """A table or figure: one of the paper's, or a check of ours."""
 
     name: str
     title: str

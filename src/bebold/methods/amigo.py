@@ -257,9 +257,8 @@ class GoalReward(nn.Module):
         """One step on a batch, which is shared by the workers; then see whether the goals are to be harder."""
         config, device = self.config, self.teacher.value.weight.device
         goal, steps, was_reached, solved = outcome.unbind(dim=1)
-        reward = quality = self.goal_quality(steps, was_reached.bool())
-        if config.solved_reward is not None:
-            reward = torch.where(solved.bool(), config.solved_reward, quality)
+        quality = self.goal_quality(steps, was_reached.bool())
+        reward = torch.where(solved.bool(), config.solved_reward, quality)
         mine = slice(self.peers.rank, None, self.peers.size)
         share = round_up(torch.arange(len(goal))[mine])
         loss, entropy = self.loss(grid[share].to(device), goal[share].to(device), reward[share].to(device))

@@ -13,17 +13,21 @@ from bebold.errors import RunError, UsageError
 from bebold.experiments.published import in_paper_order
 from bebold.page.elements import Html, element, join, prose
 from bebold.report import Result
+from bebold.runs import read_metrics
 
 LARGEST = 224
 """Pixels of the longer side of a GIF, about."""
 FRAMES = 300
 """Shown of an episode, at most."""
+RECENT = 10
+"""Updates whose mean return ranks agents of one level."""
 BYTES = 300_000
 """Of a GIF, at most: a page with one for each of the twelve tasks can still be sent by mail."""
 
 WORDS = (
     "The best agent of each task on the first of the levels that `bebold eval` plays, in Farama's environment with "
-    "sampled actions. What it sees is lit. Agents that were trained on one level know no other and are shown on that."
+    "sampled actions. What it sees is lit. Agents that were trained on one level know no other: the best of each level "
+    "is shown on that."
 )
 
 _log = logging.getLogger(__name__)
@@ -45,7 +49,13 @@ def agents(results: Sequence[Result]) -> Html | None:
 
 
 def _worst_last(result: Result) -> float:
-    return -result.last_return if math.isfinite(result.last_return) else math.inf
+    """What to sort by: an agent of one level is judged by its last training episodes, which were on that level."""
+    value = result.last_return
+    if result.config.fixed_level is not None:
+        returns = read_metrics(result.folder).get("charts/episodic_return", np.zeros(0))
+        recent = returns[np.isfinite(returns)][-RECENT:]
+        value = float(recent.mean()) if len(recent) else math.nan
+    return -value if math.isfinite(value) else math.inf
 
 
 def _figure(result: Result) -> Html | None:
@@ -59,9 +69,8 @@ def _figure(result: Result) -> Html | None:
         _log.warning("%s: the page goes without this agent", error)
         return None
     frames: list[np.ndarray] = []
-    for moment in play_episode(
-        policy, config.task, seed=TEST_SEED if config.fixed_level is None else config.fixed_level, largest=LARGEST
-    ):
+    seed = TEST_SEED if config.fixed_level is None else config.fixed_level
+    for moment in play_episode(policy, config.task, seed=seed, largest=LARGEST):
         frames.append(moment.env.render())
         if len(frames) == FRAMES:
             break

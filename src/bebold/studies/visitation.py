@@ -72,19 +72,23 @@ def read(folders: Sequence[Path], configs: Sequence[TrainConfig]) -> list[Explor
 def costs(folders: Sequence[Path], configs: Sequence[TrainConfig]) -> Table:
     """A line a run: how long an update took, and how much of that the counting of visits.
 
-    Medians over updates, so that those after which maps are taken, one in ten, do not enter.
+    Medians over updates, so that those after which maps are taken, one in ten, do not enter. Compact records keep no
+    seconds: of them it is not known.
     """
     rows = []
     for folder, config in zip(folders, configs, strict=True):
         metrics = read_metrics(folder)
-        seconds = {key: float(np.nanmedian(metrics[key])) for key in metrics if key.startswith("time/")}
-        counting = seconds["time/observe"]
-        update = sum(seconds.values()) - seconds["time/elapsed"]
-        numbers = (f"{1e3 * update:.0f}", f"{1e3 * counting:.2f}", f"{100 * counting / update:.2f} %")
+        stages = [metrics[key] for key in metrics if key.startswith("time/") and key != "time/elapsed"]
+        numbers = ("-", "-", "-")
+        if "time/observe" in metrics:
+            counting, update = metrics["time/observe"], np.nansum(stages, axis=0)
+            share = f"{100 * np.nanmedian(counting / update):.2f} %"
+            numbers = (f"{1e3 * np.nanmedian(update):.0f}", f"{1e3 * np.nanmedian(counting):.2f}", share)
         rows.append((config.method, f"{config.seed}", *numbers))
     return Table(
         "What counting the visits takes",
-        "Medians over a run's updates, in milliseconds: a whole update, the counting in it, and its share.",
+        "A whole update, the counting in it, in milliseconds, and its share: medians over a run's updates. -: the run "
+        "is a compact record, which does not say.",
         ("method", "seed", "update", "counting", "share"),
         rows,
         words=1,
