@@ -12,10 +12,13 @@ import pytest
 
 from bebold.cli import main
 from bebold.experiments import EXPERIMENTS
+from bebold.experiments import visitation as exploration
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
 from bebold.report import find_runs, read_result
+from bebold.runs import run_folder
 from bebold.settings import differences, resolve
+from bebold.studies import rooms, visitation
 from bebold.sweep import FREE
 
 ROOT = Path(__file__).parents[1]
@@ -152,3 +155,19 @@ def test_the_readme_says_how_fast_the_published_settings_are() -> None:
         f"{amigo / 1e3:.1f} K of AMIGo's and {min(others) / 1e3:.0f} to {max(others) / 1e3:.0f} K of RIDE's" in readme
     )
     assert f"in the same go, {min(ours):.0f} to {max(ours):.0f} K (" in readme
+
+
+def test_the_tables_of_rooms_are_those_of_their_records() -> None:
+    folder = ROOT / "results" / "visitation"
+    runs = visitation.read([run_folder(run, folder) for run in exploration.RUNS], exploration.RUNS)
+    text = (folder / "tables.md").read_text()
+    for table in (rooms.entropies(runs, exploration.MOMENTS), rooms.entries(runs), rooms.races(runs)):
+        assert table.rows and table.markdown() in text
+    said = re.findall(
+        r"^\| (?:`\w+` )?\| (\d\d) \| (.*) \|$", (ROOT / "docs" / "visitation.md").read_text(), re.MULTILINE
+    )
+    entries = [[cell.removeprefix("0") for cell in row[1:]] for row in rooms.entries(runs).rows]
+    assert [[seed, *cells.replace("*", "").split(" | ")] for seed, cells in said] == entries
+    for run in exploration.RUNS:
+        recorded = read_result(run_folder(run, folder)).config
+        assert differences(resolve(run), resolve(recorded), FREE - {"total_steps"}) == []
