@@ -15,15 +15,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small import SMALL
 
 from bebold.config import (
-    AMIGoConfig,
     EvaluationConfig,
     IMPALAConfig,
-    IntrinsicConfig,
-    NetworkConfig,
     PPOConfig,
-    TrainConfig,
 )
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import evaluate, load_policy
@@ -34,21 +31,6 @@ from bebold.settings import resolve
 from bebold.trainer import Trainer
 from bebold.training import resume, train
 
-SMALL = TrainConfig(
-    task="KCS3R3",
-    seed=3,
-    total_steps=4000,
-    num_envs=16,
-    unroll=16,
-    workers=1,
-    device="cpu",
-    checkpoint_interval=0.0,
-    network=NetworkConfig(hidden=16, memory=16),
-    # Decay would make a longer run differ from a shorter one from the start.
-    ppo=PPOConfig(minibatches=2, learning_rate_decay="none", entropy_decay="none"),
-    intrinsic=IntrinsicConfig(coefficient=0.1, coefficient_decay="none", amigo=AMIGoConfig(batch=5)),
-    evaluation=EvaluationConfig(interval=1000, episodes=4),
-)
 CLOCKS = ("time/", "charts/steps_per_second")
 
 

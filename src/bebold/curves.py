@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bebold.checkpoint import replacing
-from bebold.experiments.published import IN_A_ROW, SHARE, published_return, solved_threshold, steps_to_solve
+from bebold.experiments.published import IN_A_ROW, SHARE, published_return, steps_to_solve
 from bebold.groups import Groups, any_gave_up, group
 from bebold.report import Result
 from bebold.runs import read_metrics
@@ -147,14 +147,12 @@ def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
     Where the paper gives no return to reach, the highest evaluation of any run `beside` it stands for that, if it is
     above 0.
     """
-    if not run.evaluated:
+    if published_return(run.task) is not None:
+        return run.steps_to_solve
+    best = max((float(other.curve_returns.max()) for other in beside if other.evaluated), default=0.0)
+    if not run.evaluated or best <= 0:
         return None
-    threshold = solved_threshold(run.task)
-    if threshold is None:
-        threshold = SHARE * max(float(other.curve_returns.max()) for other in beside if other.evaluated)
-        if threshold <= 0:
-            return None
-    return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), threshold)
+    return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), SHARE * best)
 
 
 def metric(run: Result, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -58,8 +58,9 @@ positions. Poses with α 1, and with novelty averaged over outcomes. Positions w
 positions, which no ball changes, and with n = 1, all at β 1."""
 MENDS = tuple(replace(arm, label=f"{arm.label}-entropy5e-4", ppo=LESS_ENTROPY) for arm in (POSE, POSITION))
 """Those whose keys no ball changes, for `KEPT` as well. The entropy bonus is a tenth of the usual one, as the reward
-is: more made `bebold-alpha1-scale1` unlearn MultiRoom once β was gone. On `KEPT` they stop when they are solved."""
+is: more made `bebold-alpha1-scale1` unlearn MultiRoom once β was gone."""
 KEEPING = (TrainConfig(), *(replace(arm, stop_when_solved=True) for arm in MENDS))
+"""Runs on `KEPT`: BeBold's own, and the mends until they are solved."""
 
 _RUNS = tuple(
     replace(arm, task=task, seed=seed, total_steps=steps, workers=1, evaluation=EvaluationConfig(interval=interval))

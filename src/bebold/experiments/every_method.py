@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bebold.config import IMPALAConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
-from bebold.experiments.table2 import BASELINES, LEAST, OURS, run_of
+from bebold.experiments.table2 import LEAST, RUNS, run_of
 
 TASK = "KCS3R3"
 EASY = "MiniGrid-KeyCorridorS3R1-v0"
@@ -38,9 +38,8 @@ IMPALA = TrainConfig(
 
 def _run(row: TrainConfig) -> TrainConfig:
     """That of Table 2, where it has one."""
-    if row in [of for of, _ in OURS]:
-        return run_of(row, TASK, SEED)
-    return replace(run_of(row, TASK, SEED, LEAST), stop_when_solved=row not in [of for of, _ in BASELINES])
+    own = replace(run_of(row, TASK, SEED, LEAST), stop_when_solved=True)
+    return next((run for run in RUNS if (run.name, run.task, run.seed) == (own.name, TASK, SEED)), own)
 
 
 _RUNS = (
