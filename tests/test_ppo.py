@@ -177,7 +177,7 @@ def test_update_makes_rewarded_actions_likelier():
     policy = make_policy()
     ppo = PPO(policy, PPOConfig(learning_rate=1e-2), coefficient=0.0)
     base = make_rollout()
-    for turn in range(30):
+    for turn in range(12):
         action = torch.randint(0, A, (T, B), generator=torch.Generator().manual_seed(turn))
         with torch.no_grad():
             logits, value, _ = policy.unroll({"image": base.obs["image"]}, base.state, torch.zeros(T + 1, B).bool())

@@ -41,6 +41,8 @@ SMALL: dict[str, Any] = {
     "evaluation": {"interval": 1000, "episodes": 4},
 }
 CONFIG = from_dict(TrainConfig, SMALL, "this test")
+LONG = 12_000
+"""Steps of a run that is stopped before its end."""
 OFTEN = replace(CONFIG.evaluation, interval=500)
 
 
@@ -157,7 +159,7 @@ def finish(config: TrainConfig, root: Path, levels: int = 2) -> Path:
 
 
 def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
-    hopeless = replace(CONFIG, task="KCS6R3", give_up_at=1500, evaluation=OFTEN)
+    hopeless = replace(CONFIG, task="MRN7S8", give_up_at=1500, evaluation=OFTEN)
     folder = finish(hopeless, tmp_path)
     before = metrics(folder)
     assert [line["eval/return_mean"] for line in before if "eval/return_mean" in line] == [0.0] * 4
@@ -174,7 +176,7 @@ def test_a_run_without_hope_stops_and_can_go_on(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_gone_on_with_gives_up_too(tmp_path: Path) -> None:
-    hopeless = replace(CONFIG, task="KCS6R3", total_steps=1000, evaluation=OFTEN)
+    hopeless = replace(CONFIG, task="MRN7S8", total_steps=1000, evaluation=OFTEN)
     folder = finish(hopeless, tmp_path)
     finish(replace(hopeless, total_steps=4000, give_up_at=1500), tmp_path)
     taken = metrics(folder)[-1]["steps"]
@@ -220,23 +222,20 @@ def test_more_steps_are_gone_on_with_and_other_settings_refused(tmp_path: Path) 
     assert metrics(folder) == after
 
 
-def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
-    held = tmp_path / TASK / "bebold" / "1"
+def test_runs_that_fail_stop_no_other(tmp_path: Path) -> None:
+    """One is in use, one cannot be written, and the third is trained."""
+    held, blocked, fine = (tmp_path / TASK / "bebold" / seed for seed in "123")
     held.mkdir(parents=True)
+    (blocked / "log.txt").mkdir(parents=True)
+    runs = [replace(CONFIG, seed=seed) for seed in (1, 2, 3)]
     with (held / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(RunError, match=r"1 of 2 runs failed, the first with: bebold: .*is in use by .*log.txt"):
-            sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)
-    assert (tmp_path / TASK / "bebold" / "2" / "evaluation-greedy.json").exists()
-    assert sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)[0] == held
-
-
-def test_a_folder_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
-    folder = tmp_path / TASK / "bebold" / "1"
-    (folder / "log.txt").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"1 of 2 runs failed, the first with: cannot write .*bebold/1"):
-        sweep([CONFIG, replace(CONFIG, seed=2)], tmp_path, at_once=1, levels=8, quiet=True)
-    assert (tmp_path / TASK / "bebold" / "2" / "evaluation-greedy.json").exists()
+        with pytest.raises(RunError, match=r"2 of 3 runs failed, the first with: bebold: .*is in use by .*log.txt"):
+            sweep(runs, tmp_path, at_once=1, levels=8, quiet=True)
+    assert (fine / "evaluation-greedy.json").exists()
+    with pytest.raises(RunError, match=r"1 of 2 runs failed, the first with: cannot write .*bebold/2"):
+        sweep(runs[:2], tmp_path, at_once=1, levels=8, quiet=True)
+    assert (held / "evaluation-greedy.json").exists()
 
 
 def test_a_run_that_the_system_kills_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +299,7 @@ def wait_for_records(folder: Path, process: subprocess.Popen[str]) -> None:
 
 def begin(tmp_path: Path) -> tuple[Path, subprocess.Popen[str], list[Path]]:
     """A sweep of two runs in a process of its own, and their folders when both have made a few updates."""
-    file = write(tmp_path / "runs.yaml", [{"seed": [1, 2]}], **(SMALL | {"total_steps": 20_000}))
+    file = write(tmp_path / "runs.yaml", [{"seed": [1, 2]}], **(SMALL | {"total_steps": LONG}))
     process = start(file, tmp_path)
     folders = [tmp_path / TASK / "bebold" / seed for seed in ("1", "2")]
     for folder in folders:
@@ -324,10 +323,10 @@ def test_a_killed_sweep_takes_its_runs_along_and_goes_on_as_if_nothing_had_happe
                 except BlockingIOError:
                     assert time.monotonic() < deadline
                     time.sleep(0.05)
-    assert all(metrics(folder)[-1]["steps"] < 20_000 for folder in folders)
+    assert all(metrics(folder)[-1]["steps"] < LONG for folder in folders)
 
     assert main(["sweep", str(file), "--root", str(tmp_path), "--at-once", "2", "--levels", "8", "--quiet"]) == 0
-    whole = train(replace(CONFIG, seed=2, workers=1, total_steps=20_000), root=tmp_path / "whole", quiet=True)
+    whole = train(replace(CONFIG, seed=2, workers=1, total_steps=LONG), root=tmp_path / "whole", quiet=True)
     assert metrics(folders[1]) == metrics(whole)
     assert all((folder / "evaluation-greedy.json").exists() for folder in folders)
 
@@ -347,7 +346,7 @@ def test_an_interrupted_sweep_saves_its_runs(tmp_path: Path, signum: signal.Sign
     assert f"stopped by {signum.name}; go on with the same command" in said
     for folder in folders:
         newest = max((folder / "checkpoints").iterdir())
-        assert int(newest.stem) == metrics(folder)[-1]["steps"] < 20_000
+        assert int(newest.stem) == metrics(folder)[-1]["steps"] < LONG
 
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
