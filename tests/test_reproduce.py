@@ -146,6 +146,21 @@ def test_one_command_leads_to_tables_and_figures(
     assert main([word for word in command if word != "--smoke"]) == 0
     assert (tmp_path / "tiny" / "tables.md").exists()
 
+    # From the records alone, the same.
+    monkeypatch.setattr(module, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
+    again = ["reproduce", "tiny", "--out", str(tmp_path / "again")]
+    records = f"{tmp_path / 'none'},{tmp_path / 'tiny' / 'records'}"
+    assert main([*again, "--records", records]) == 0
+    for name in ("tables.md", "summary.csv"):
+        assert (tmp_path / "again/tiny" / name).read_text() == (tmp_path / "tiny" / name).read_text()
+    for name in ("curves.png", "aggregate.png", "grid.png"):
+        assert (tmp_path / "again/tiny" / name).read_bytes() == (tmp_path / "tiny" / name).read_bytes()
+    assert main([*again, "--records", records, "--rows", "other"]) == 0
+    assert (tmp_path / "again/tiny/tables.md").read_text().startswith("# For this test, 1 of 2 runs\n")
+    capsys.readouterr()
+    assert main([*again, "--records", str(tmp_path / "none")]) == 2
+    assert f"no finished run of tiny in {tmp_path / 'none'}; name folders that hold TASK" in capsys.readouterr().err
+
 
 def test_a_part_is_trained_and_the_tables_are_of_all_that_is_done(
     tmp_path: Path,

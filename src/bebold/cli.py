@@ -252,6 +252,9 @@ class Reproduce:
     """Train on these of its tasks alone."""
     seeds: Names = None
     """Train these of its seeds alone, as in `--seeds 11,12`."""
+    records: Names = None
+    """Train nothing: draw what the records or runs in these folders give, as in `--records results/table2`. An
+    experiment that shares runs with another takes both folders."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False
@@ -271,6 +274,7 @@ class Reproduce:
                 rows=_names(self.rows),
                 tasks=_names(self.tasks),
                 seeds=_names(self.seeds),
+                records=[Path(name) for name in _names(self.records)],
                 at_once=self.at_once,
                 smoke=self.smoke,
                 quiet=self.quiet,

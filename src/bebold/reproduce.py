@@ -83,6 +83,7 @@ def reproduce(
     rows: Sequence[str] = (),
     tasks: Sequence[str] = (),
     seeds: Sequence[int | str] = (),
+    records: Sequence[Path] = (),
     at_once: int = 0,
     smoke: bool = False,
     quiet: bool = False,
@@ -96,21 +97,26 @@ def reproduce(
     Parameters
     ----------
     rows, tasks, seeds : train only the runs with one of these labels, tasks and seeds; empty: with any
+    records : folders of compact records, or of runs; where there are any, nothing is trained and all is drawn from them
     smoke : a few runs of seconds, to see that all of it works, always from the beginning and all in `out/<name>-smoke`
 
     Raises
     ------
-    UsageError : there is no such experiment, or no such part of it; a study has no parts
+    UsageError : there is no such experiment, or no such part of it; a study has neither parts nor records; none of the
+        records is of one of its runs
     RunError : runs failed, or a file cannot be written
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
-    if (rows or tasks or seeds) and (smoke or isinstance(experiment, Study)):
+    if (rows or tasks or seeds or records) and (smoke or isinstance(experiment, Study)):
         what = "a rehearsal" if smoke else f"the study {name}"
-        raise UsageError(f"{what} is run as a whole; leave --rows, --tasks and --seeds out")
+        raise UsageError(f"{what} is run as a whole; leave --rows, --tasks, --seeds and --records out")
     if isinstance(experiment, Study):
         experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
+        return folder
+    if records:
+        _redraw(experiment, part_of(experiment, rows, tasks, seeds), records, folder)
         return folder
     root = (folder if smoke else out) / "runs"
     if smoke:
@@ -130,16 +136,31 @@ def reproduce(
         failure = error
     results = _done(runs, root, levels)
     if results:
-        share = f", {len(results)} of {len(runs)} runs" if len(results) < len(runs) else ""
-        _write(experiment, results, folder, title=experiment.title + share)
+        _write(experiment, results, folder, of=len(runs))
     if failure is not None:
         raise failure
     return folder
 
 
-def _write(experiment: Experiment, results: Sequence[report.Result], folder: Path, *, title: str) -> None:
-    """Tables, figures and compact records."""
-    tables.write(results, folder / "tables.md", title=title)
+def _redraw(experiment: Experiment, runs: Sequence[TrainConfig], records: Sequence[Path], folder: Path) -> None:
+    """Tables and figures of these runs, each from the first of the folders that has it."""
+    found: dict[Path, report.Result] = {}
+    for root in records:
+        for result in _done(runs, root, TEST_LEVELS):
+            found.setdefault(run_folder(result.config, Path()), result)
+    if not found:
+        raise UsageError(
+            f"no finished run of {experiment.name} in {', '.join(map(str, records))}; name folders that hold "
+            f"TASK/METHOD/SEED, as results/{experiment.name} does"
+        )
+    order = [run_folder(run, Path()) for run in experiment.runs]
+    _write(experiment, [found[place] for place in order if place in found], folder, of=len(order))
+
+
+def _write(experiment: Experiment, results: Sequence[report.Result], folder: Path, *, of: int) -> None:
+    """Tables, figures and compact records of some of the experiment's runs, or all."""
+    share = f", {len(results)} of {of} runs" if len(results) < of else ""
+    tables.write(results, folder / "tables.md", title=experiment.title + share)
     report.write_csv(results, folder / "summary.csv")
     curves.plot(results, folder / "curves.png")
     if aggregate.comparable(results):
