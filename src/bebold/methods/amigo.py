@@ -18,6 +18,8 @@ from bebold.rollout import Rollout
 CHANNELS = 16
 OUTCOME = 4
 """Numbers that are kept of a goal that ended."""
+FEW = 8
+"""Goals are set so many at a time, or a multiple of it: see `round_up`."""
 MOST = 1024
 """Goals that one step learns from, evenly spread among all: more would be slow and teach little more."""
 
@@ -124,7 +126,7 @@ class Teacher(Guide):
         }
 
     def _choose(self, grid: Tensor, greedy: bool, generator: torch.Generator | None) -> Tensor:
-        padded = round_up(torch.arange(len(grid)))
+        padded = round_up(torch.arange(len(grid)), FEW)  # most steps set a handful of goals
         logits, _ = self(grid[padded].to(self.value.weight.device))
         logits = logits[: len(grid)]
         if greedy:
