@@ -249,3 +249,10 @@ def test_one_number_differs_between_families(method: str, task: str, coefficient
 def test_a_coefficient_that_is_asked_for_stays() -> None:
     config = TrainConfig(task="OM2Q", intrinsic=IntrinsicConfig(coefficient=0.05))
     assert resolve(config).intrinsic.coefficient == 0.05
+
+
+@pytest.mark.parametrize(("method", "asked", "epochs"), [("icm", None, 4), ("ride", None, 1), ("icm", 2, 2)])
+def test_the_passes_of_icms_models_are_the_methods_own(method: str, asked: int | None, epochs: int) -> None:
+    config = TrainConfig(method=method, intrinsic=IntrinsicConfig(icm=ICMConfig(epochs=asked)))
+    assert resolve(config).intrinsic.icm.epochs == epochs
+    assert resolve(resolve(config)) == resolve(config)

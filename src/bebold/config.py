@@ -168,8 +168,8 @@ class ICMConfig:
     """Step size."""
     max_grad_norm: float = 0.0
     """The gradient's norm is clipped to this; 0: it is not."""
-    epochs: int = 1
-    """Passes over each rollout."""
+    epochs: int | None = None
+    """Passes over each rollout; the method's own if None (ICM 4, RIDE 1)."""
     minibatches: int = 4
     """Minibatches per pass, drawn over time and environments."""
 

@@ -111,6 +111,7 @@ def _curious(config: TrainConfig, coefficient: float, entropy: float) -> TrainCo
         optimiser="rmsprop",
         learning_rate=1e-4,
         max_grad_norm=40.0,
+        epochs=1,
         minibatches=1,
     )
     intrinsic = IntrinsicConfig(coefficient=coefficient, key="full_state", icm=icm)

@@ -362,14 +362,10 @@ def _unread(config: TrainConfig) -> set[str]:
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The settings with what was left open filled in: number of workers, the method's own coefficient and network, the
-    task family's own `huber_delta`."""
-    from bebold.methods.recipes import find_recipe
+    """The settings with what was left open filled in: number of workers, the method's own network, coefficient and
+    passes of ICM's models, the task family's own `huber_delta`."""
+    from bebold.methods.recipes import filled_in
 
-    coefficient = config.intrinsic.coefficient
-    if coefficient is None:
-        coefficient = find_recipe(config.method).coefficient
-    intrinsic = replace(config.intrinsic, coefficient=coefficient)
     network = replace(config.network, architecture=architecture(config))
     ppo = config.ppo
     if ppo.huber_delta is None:
@@ -380,7 +376,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
         staggered=staggered(config),
         network=network,
         ppo=ppo,
-        intrinsic=intrinsic,
+        intrinsic=filled_in(config.method, config.intrinsic),
     )
 
 

@@ -6,7 +6,7 @@ The table is plain data: reading it, as the command line's help does, does not l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -39,6 +39,8 @@ class Recipe:
     """The actor-critic unless the settings say otherwise."""
     staggered: bool = False
     """Whether environments begin out of step with each other unless the settings say otherwise."""
+    icm_epochs: int = 1
+    """Passes of ICM's models over each rollout unless the settings say otherwise (docs/research-log.md)."""
 
 
 RECIPES: dict[str, Recipe] = {
@@ -49,7 +51,7 @@ RECIPES: dict[str, Recipe] = {
         1.0,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
     ),
-    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
+    "rnd": Recipe("rnd", "none", "none", 0.03, "n(o'); Burda et al. 2018"),
     "rnd-episodic": Recipe("rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
         "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
@@ -72,7 +74,7 @@ RECIPES: dict[str, Recipe] = {
         "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
     "count": Recipe("inverse-root-count", "none", "none", 0.1, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
-    "icm": Recipe("error", "none", "none", 0.003, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017"),
+    "icm": Recipe("error", "none", "none", 0.01, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017", icm_epochs=4),
     "ride": Recipe(
         "impact",
         "none",
@@ -102,6 +104,19 @@ def find_recipe(method: str) -> Recipe:
     UsageError : no such method
     """
     return look_up("method", method, RECIPES)
+
+
+def filled_in(method: str, config: IntrinsicConfig) -> IntrinsicConfig:
+    """The settings, with the method's own where they leave one open.
+
+    Raises
+    ------
+    UsageError : no such method
+    """
+    recipe = find_recipe(method)
+    coefficient = recipe.coefficient if config.coefficient is None else config.coefficient
+    epochs = recipe.icm_epochs if config.icm.epochs is None else config.icm.epochs
+    return replace(config, coefficient=coefficient, icm=replace(config.icm, epochs=epochs))
 
 
 def build_guide(method: str, *, obs_shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Guide | None:
@@ -161,7 +176,7 @@ def build_intrinsic(
     """
     from bebold.methods.intrinsic import IntrinsicReward
 
-    config = config or IntrinsicConfig()
+    config = filled_in(method, config or IntrinsicConfig())
     recipe = find_recipe(method)
     if recipe.novelty == "goals":
         from bebold.methods.amigo import GoalReward, Teacher
