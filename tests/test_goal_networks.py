@@ -1,5 +1,6 @@
 """AMIGo's student against encoding every cell by itself and acting step by step."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -85,6 +86,58 @@ def test_equal_patches_are_multiplied_once(monkeypatch):
     convolve_distinct(cells, torch.tensor([[0.5], [2.0]]), layers)
     # Four corners, four edges, the middle; and with the mark, which two patches see in either layer, two more.
     assert multiplied == [9 + 2, 9 + 2]
+
+
+def test_what_is_kept_while_weights_stay_is_what_would_be_computed(monkeypatch):
+    """Three looks at grids that mostly stay, one of them after it was all forgotten; then with other weights."""
+    policy, grid = make_policy((9, 7, 3)), random_grids(8, 9, 7)
+    image, generator = random_grids(8, 7, 7, seed=1), torch.Generator().manual_seed(3)
+    multiplied, addmm = [], torch.addmm
+
+    def look():
+        goal = torch.randint(63, (8,), generator=generator)
+        obs = {"grid": grid.clone(), "goal": goal, "image": image}
+        state, starts = policy.initial_state(8), torch.zeros(8, dtype=torch.bool)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "addmm", lambda bias, x, weight: multiplied.append(len(x)) or addmm(bias, x, weight))
+            kept = policy.act(obs, state, starts, greedy=True)
+        logits, value, _ = policy.unroll({name: x[None] for name, x in obs.items()}, state, starts[None])
+        expected = logits[0].detach(), value[0].detach()  # with gradients nothing is kept
+        torch.testing.assert_close((kept.logits, kept.value), expected, rtol=1e-5, atol=1e-6)
+
+    with policy.unchanged():
+        known = policy._known
+        look()
+        first = sum(multiplied)
+        multiplied.clear()
+        grid[:, 4, 3] = grid[:, 2, 2]
+        look()
+        assert 0 < sum(multiplied) < first
+        assert policy._known is known
+        monkeypatch.setattr(goal_networks, "MOST", 10)
+        look()
+        assert policy._known is not known
+    with torch.no_grad():
+        policy.convolutions[0].weight.mul_(2)
+    look()
+    with policy.unchanged():
+        look()
+
+
+def test_numbers_of_patches_go_on_as_the_table_grows():
+    generator = torch.Generator().manual_seed(4)
+    cells = torch.randint(3, (60, 5, 5), generator=generator, dtype=torch.int32)
+    patches, numbers = goal_networks.Patches().number(cells.numpy())
+    known = goal_networks.Patches()
+    parts = [known.number(part.numpy()) for part in cells.split(7)]
+    np.testing.assert_array_equal(np.concatenate([new for new, _ in parts]), patches)
+    np.testing.assert_array_equal(np.concatenate([of for _, of in parts]), numbers)
+    assert len(np.unique(patches, axis=0)) == len(patches) == known.count > 200
+    padded = np.pad(cells.numpy() + 1, ((0, 0), (1, 1), (1, 1)))
+    for n, i, j in np.ndindex(numbers.shape):
+        np.testing.assert_array_equal(
+            patches[numbers[n, i, j]], padded[n, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3].ravel()
+        )
 
 
 def test_gradients_are_those_of_seeing_every_input():

@@ -69,6 +69,10 @@ class Collector:
 
     def collect(self, policy: Policy) -> Rollout:
         """Act for `unroll` steps; episodes go on across calls."""
+        with policy.unchanged():
+            return self._collect(policy)
+
+    def _collect(self, policy: Policy) -> Rollout:
         steps, num_envs = self.unroll, self.envs.num_envs
         state = policy.initial_state(num_envs) if self.state is None else self.state
         first_state = state

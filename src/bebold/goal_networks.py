@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from bebold.views import touched
 CHANNELS = 32
 LAYERS = 5
 WIDTH = 256
+MOST = 2**18
+"""Patches of a layer that are kept, about: 32 MiB of what was made of them."""
 
 
 class GoalActorCritic(Policy):
@@ -37,6 +40,7 @@ class GoalActorCritic(Policy):
         super().__init__()
         width, height, _ = grid_shape
         self.num_actions = num_actions
+        self._known: list[Patches] | None = None
         self.embedding = CellEmbedding()
         layers: list[nn.Module] = []
         channels = CellEmbedding.WIDTH + 1
@@ -69,13 +73,28 @@ class GoalActorCritic(Policy):
         outputs = self.head(x)[inverse].unflatten(0, starts.shape)
         return *outputs.tensor_split((self.num_actions,), dim=-1), state
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Keep what the convolutions make of patches: most that a step shows were there a step before."""
+        self._known = [Patches() for _ in range(LAYERS)]
+        try:
+            yield
+        finally:
+            self._known = None
+
+    def _known_patches(self) -> list[Patches] | None:
+        if self._known is not None and max(patches.count for patches in self._known) > MOST:
+            self._known = [Patches() for _ in range(LAYERS)]
+        return self._known
+
     def features(self, grid: Tensor, goal: Tensor, load: Tensor) -> Tensor:
         """Turn uint8 `[N, W, H, 3]`, int64 `[N]` and uint8 `[N, 3]` into float32 `[N, 256]`."""
         cells, rows = goal_cells(grid, goal, self.embedding.table())
         if grid.is_cuda:
             x = self.convolutions(nn.functional.embedding(cells, rows).permute(0, 3, 1, 2))
         else:
-            x = convolve_distinct(cells, rows, [layer for layer in self.convolutions if isinstance(layer, nn.Conv2d)])
+            layers = [layer for layer in self.convolutions if isinstance(layer, nn.Conv2d)]
+            x = convolve_distinct(cells, rows, layers, None if torch.is_grad_enabled() else self._known_patches())
         x = torch.cat((x.flatten(1), self.embedding(load)), dim=1)
         for dense_layer in (self.first, self.second):
             x = nn.functional.elu(product(x, dense_layer.weight, dense_layer.bias))
@@ -102,7 +121,37 @@ def goal_cells(grid: Tensor, goal: Tensor, vectors: Tensor) -> tuple[Tensor, Ten
     return cells, torch.cat((nn.functional.pad(vectors, (0, 1)), nn.functional.pad(vectors, (0, 1), value=1.0)))
 
 
-def convolve_distinct(cells: Tensor, rows: Tensor, layers: Sequence[nn.Conv2d]) -> Tensor:
+class Patches:
+    """Numbers the distinct 3×3 patches that a layer looks at, every second place in both directions, by a 64-bit hash.
+
+    Numbers go on across calls. `rows` is for what the layer makes of them, at least as many as there are.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: Tensor | None = None
+        self._keys = np.empty(0, np.uint64)
+        self._numbers = np.full(1, -1, np.int32)
+
+    def number(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Turn int32 `[N, W, H]` into the patches that are new, and the number of each patch, int32 `[N, W', H']`.
+
+        Of a new patch 1 + each of its cells is given, or 0 outside, int32 `[U, 9]`.
+        """
+        count, width, height = cells.shape
+        most = self.count + count * ((width + 1) // 2) * ((height + 1) // 2)
+        if len(self._keys) < most:
+            self._keys = np.concatenate((self._keys, np.empty(most, np.uint64)))
+            self._numbers = np.full(2 ** (2 * len(self._keys)).bit_length(), -1, np.int32)
+            _fill(self._numbers, self._keys[: self.count])
+        patches, numbers = _number_patches(cells, self._numbers, self._keys, self.count)
+        self.count += len(patches)
+        return patches, numbers
+
+
+def convolve_distinct(
+    cells: Tensor, rows: Tensor, layers: Sequence[nn.Conv2d], known: Sequence[Patches] | None = None
+) -> Tensor:
     """3×3 convolutions of stride 2, each followed by an ELU, float32 `[N, C, W', H']`.
 
     Grids are mostly walls and empty rooms, and a step changes a cell or two: of the patches that a layer looks at, few
@@ -114,34 +163,32 @@ def convolve_distinct(cells: Tensor, rows: Tensor, layers: Sequence[nn.Conv2d]) 
     cells : int32 `[N, W, H]`, which of the rows each cell is
     rows : float32 `[K, D]`
     layers : the first one of D channels, all of padding 1
+    known : of each layer what earlier calls with the same rows and weights have multiplied, to be added to
     """
-    for layer in layers:
-        patches, cells = map(torch.from_numpy, _distinct_patches(cells.numpy()))
-        places = patches[round_up(torch.arange(len(patches)))].view(-1, 1)
-        seen = SumOfRows.apply(places, nn.functional.pad(rows, (0, 0, 1, 0))).view(-1, 9 * rows.shape[1])
-        weight = layer.weight.permute(0, 2, 3, 1).flatten(1)
-        assert layer.bias is not None
-        rows = nn.functional.elu(torch.addmm(layer.bias, seen, weight.t()), inplace=True)
+    for layer, patches in zip(layers, known or [Patches() for _ in layers], strict=True):
+        before = patches.count
+        new, cells = map(torch.from_numpy, patches.number(cells.numpy()))
+        if len(new):
+            places = new[round_up(torch.arange(len(new)))].view(-1, 1)
+            seen = SumOfRows.apply(places, nn.functional.pad(rows, (0, 0, 1, 0))).view(-1, 9 * rows.shape[1])
+            weight = layer.weight.permute(0, 2, 3, 1).flatten(1)
+            assert layer.bias is not None
+            made = nn.functional.elu(torch.addmm(layer.bias, seen, weight.t()), inplace=True)
+            patches.rows = made if patches.rows is None else torch.cat((patches.rows[:before], made))
+        assert patches.rows is not None
+        rows = patches.rows
     found = SumOfRows.apply(cells.view(-1, 1), rows)
     return found.view(*cells.shape, -1).permute(0, 3, 1, 2)
 
 
 @jit
-def _distinct_patches(cells):
-    """Number the distinct 3×3 patches of int32 `[N, W, H]`, every second place in both directions, by a 64-bit hash.
-
-    Returns 1 + each of its cells, or 0 outside, int32 `[U, 9]`, and the number of each patch, int32 `[N, W', H']`.
-    """
+def _number_patches(cells, number, keys, found):
+    """See `Patches.number`: `number` has a patch's number at a place that its key leads to, `keys` its key."""
     count, width, height = cells.shape
     numbers = np.empty((count, (width + 1) // 2, (height + 1) // 2), np.int32)
-    slots = 2
-    while slots < 2 * numbers.size:
-        slots *= 2
-    mask = np.uint64(slots - 1)
-    number = np.full(slots, -1, np.int32)
-    keys = np.empty(numbers.size, np.uint64)
     patches = np.empty((numbers.size, 9), np.int32)
-    found = 0
+    mask = np.uint64(len(number) - 1)
+    before = found
     patch = np.empty(9, np.int32)
     for n in range(count):
         for i in range(numbers.shape[1]):
@@ -159,10 +206,21 @@ def _distinct_patches(cells):
                 if number[at] < 0:
                     number[at] = found
                     keys[found] = key
-                    patches[found] = patch
+                    patches[found - before] = patch
                     found += 1
                 numbers[n, i, j] = number[at]
-    return patches[:found], numbers
+    return patches[: found - before], numbers
+
+
+@jit
+def _fill(number, keys):
+    """Enter numbers 0, 1, ... of distinct keys, uint64 `[N]`, in a table that is empty, int32, a power of two."""
+    mask = np.uint64(len(number) - 1)
+    for n in range(len(keys)):
+        at = keys[n] & mask
+        while number[at] >= 0:
+            at = (at + np.uint64(1)) & mask
+        number[at] = n
 
 
 def _as_bytes(parts: Sequence[Tensor]) -> Tensor:

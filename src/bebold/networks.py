@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -85,6 +86,10 @@ class Policy(nn.Module):
         starts : bool `[T, B]`, where the state is cleared first
         """
         raise NotImplementedError
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Acting within it costs less if the network can keep what it computed; the weights must stay as they are."""
+        return nullcontext()
 
     @torch.no_grad()
     def act(
