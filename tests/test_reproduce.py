@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -146,20 +147,76 @@ def test_one_command_leads_to_tables_and_figures(
     assert main([word for word in command if word != "--smoke"]) == 0
     assert (tmp_path / "tiny" / "tables.md").exists()
 
-    # From the records alone, the same.
+
+RECORDS = Path(__file__).parents[1] / "results" / "table2"
+
+
+def redraw(out: Path, records: str | Path, part: str = "--tasks KCS3R3 --rows bebold --seeds 11,12") -> int:
+    return main(["reproduce", "table2", *part.split(), "--records", str(records), "--out", str(out)])
+
+
+def summary(folder: Path) -> dict[tuple[str, str, str], dict[str, str]]:
+    with (folder / "summary.csv").open() as file:
+        return {(row["task"], row["method"], row["seed"]): row for row in csv.DictReader(file)}
+
+
+def test_records_are_drawn_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
-    again = ["reproduce", "tiny", "--out", str(tmp_path / "again")]
-    records = f"{tmp_path / 'none'},{tmp_path / 'tiny' / 'records'}"
-    assert main([*again, "--records", records]) == 0
-    for name in ("tables.md", "summary.csv"):
-        assert (tmp_path / "again/tiny" / name).read_text() == (tmp_path / "tiny" / name).read_text()
-    for name in ("curves.png", "aggregate.png", "grid.png"):
-        assert (tmp_path / "again/tiny" / name).read_bytes() == (tmp_path / "tiny" / name).read_bytes()
-    assert main([*again, "--records", records, "--rows", "other"]) == 0
-    assert (tmp_path / "again/tiny/tables.md").read_text().startswith("# For this test, 1 of 2 runs\n")
-    capsys.readouterr()
-    assert main([*again, "--records", str(tmp_path / "none")]) == 2
-    assert f"no finished run of tiny in {tmp_path / 'none'}; name folders that hold TASK" in capsys.readouterr().err
+    assert redraw(tmp_path, RECORDS) == 0
+    folder, whole = tmp_path / "table2", summary(RECORDS)
+    places = [("KCS3R3", "bebold", "11"), ("KCS3R3", "bebold", "12")]
+    assert summary(folder) == {place: whole[place] for place in places}
+    assert (folder / "tables.md").read_text().startswith("# The twelve hardest MiniGrid tasks, 2 of ")
+    for name in ("curves.png", "aggregate.png"):
+        assert imageio.imread(folder / name).std() > 1
+
+    # What was drawn from is left alone, also where the experiment itself would have put it.
+    own = folder / "records"
+    shutil.copytree(RECORDS / "KCS3R3/bebold/12", own / "KCS3R3/bebold/12")
+    before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    assert redraw(tmp_path, own) == 0
+    assert set(summary(folder)) == {places[1]}
+    assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
+
+
+def test_the_first_folder_that_has_a_run_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one = tmp_path / "records/KCS3R3/bebold/12"
+    shutil.copytree(RECORDS / "KCS3R3/bebold/12", one)
+    verdict = one / "evaluation.json"
+    verdict.write_text(re.sub(r'"return_mean": [0-9.]+', '"return_mean": 0.5', verdict.read_text()))
+    assert redraw(tmp_path, f"{tmp_path / 'records'},{RECORDS}") == 0
+    returns = {seed: row["return_mean"] for (_, _, seed), row in summary(tmp_path / "table2").items()}
+    assert returns == {"11": summary(RECORDS)["KCS3R3", "bebold", "11"]["return_mean"], "12": "0.5"}
+
+    # One with other settings is left out.
+    config = one / "config.yaml"
+    config.write_text(re.sub(r"adam_eps: \S+", "adam_eps: 1.0e-03", config.read_text()))
+    assert redraw(tmp_path, f"{tmp_path / 'records'},{RECORDS}") == 0
+    assert summary(tmp_path / "table2")["KCS3R3", "bebold", "12"]["return_mean"] != "0.5"
+    assert "left out of the tables" in caplog.text and "adam_eps 0.001" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("records", "part", "words"),
+    [
+        ("{here}/none", "", "there is no run in {here}/none"),
+        ("{here}/none,{records}", "", "there is no run in {here}/none"),
+        ("{records}", "--rows ?", "table2 has no row ?; there are bebold"),
+        (
+            "{records}/KCS3R3/bebold",
+            "",
+            "no finished run of table2 with its present settings; `bebold report {records}",
+        ),
+        ("{records}", "--smoke", "a rehearsal is run as a whole; leave --rows, --tasks, --seeds and --records out"),
+    ],
+)
+def test_records_that_give_nothing_are_refused(
+    records: str, part: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"here": tmp_path, "records": RECORDS}
+    assert redraw(tmp_path / "out", records.format(**names), part) == 2
+    assert words.format(**names) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_part_is_trained_and_the_tables_are_of_all_that_is_done(
@@ -221,8 +278,9 @@ def test_a_part_that_there_is_not_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_study_has_no_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "noise", "--seeds", "1", "--out", str(tmp_path)]) == 2
+@pytest.mark.parametrize("part", ["--seeds 1", "--records results/noise"])
+def test_a_study_has_no_parts(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "noise", *part.split(), "--out", str(tmp_path)]) == 2
     assert "the study noise is run as a whole" in capsys.readouterr().err
 
 

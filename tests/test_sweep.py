@@ -41,7 +41,7 @@ SMALL: dict[str, Any] = {
     "evaluation": {"interval": 1000, "episodes": 4},
 }
 CONFIG = from_dict(TrainConfig, SMALL, "this test")
-LONG = 12_000
+LONG = 20_000
 """Steps of a run that is stopped before its end."""
 OFTEN = replace(CONFIG.evaluation, interval=500)
 

@@ -253,8 +253,8 @@ class Reproduce:
     seeds: Names = None
     """Train these of its seeds alone, as in `--seeds 11,12`."""
     records: Names = None
-    """Train nothing: draw what the records or runs in these folders give, as in `--records results/table2`. An
-    experiment that shares runs with another takes both folders."""
+    """Train nothing: draw the runs of the experiment whose records, or run folders, are in these folders, as in
+    `--records results/table2`; all, or what --rows, --tasks and --seeds choose."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False

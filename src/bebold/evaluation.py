@@ -75,7 +75,8 @@ def evaluate(
             envs = make_farama_envs(task, len(seeds), full_grid=full_grid, autoreset=False)
         else:
             envs = make_envs(task, len(seeds), full_grid=full_grid)
-        played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
+        with policy.unchanged():
+            played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
         envs.close()
         returns.append(played.returns)
         lengths.append(played.lengths)

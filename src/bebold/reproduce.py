@@ -64,15 +64,20 @@ def part_of(
     return [experiment.runs[place] for place in chosen]
 
 
-def _done(runs: Sequence[TrainConfig], root: Path, levels: int) -> list[report.Result]:
-    """Of those that are trained and judged; warns of folders that hold something else."""
+def _done(runs: Sequence[TrainConfig], roots: Sequence[Path], levels: int) -> list[report.Result]:
+    """Of those that are trained and judged, in the first of the folders where they are.
+
+    Warns of folders that hold something else.
+    """
     results = []
     for config in runs:
-        try:
-            if is_done(config, root, levels):
-                results.append(report.read_result(run_folder(config, root)))
-        except (UsageError, RunError) as error:
-            _log.warning("left out of the tables: %s", error)
+        for root in roots:
+            try:
+                if is_done(config, root, levels):
+                    results.append(report.read_result(run_folder(config, root)))
+                    break
+            except (UsageError, RunError) as error:
+                _log.warning("left out of the tables: %s", error)
     return results
 
 
@@ -97,13 +102,14 @@ def reproduce(
     Parameters
     ----------
     rows, tasks, seeds : train only the runs with one of these labels, tasks and seeds; empty: with any
-    records : folders of compact records, or of runs; where there are any, nothing is trained and all is drawn from them
+    records : folders of compact records, or of runs; where there are any, nothing is trained, and the runs that were
+        asked for are drawn from the first folder that has them
     smoke : a few runs of seconds, to see that all of it works, always from the beginning and all in `out/<name>-smoke`
 
     Raises
     ------
-    UsageError : there is no such experiment, or no such part of it; a study has neither parts nor records; none of the
-        records is of one of its runs
+    UsageError : there is no such experiment, or no such part of it; a study has neither parts nor records; a folder of
+        records holds none, or together they hold none of its runs with today's settings
     RunError : runs failed, or a file cannot be written
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
@@ -134,31 +140,31 @@ def reproduce(
         )
     except RunError as error:
         failure = error
-    results = _done(runs, root, levels)
+    results = _done(runs, [root], levels)
     if results:
         _write(experiment, results, folder, of=len(runs))
+        record.record(results, folder / "records")
     if failure is not None:
         raise failure
     return folder
 
 
 def _redraw(experiment: Experiment, runs: Sequence[TrainConfig], records: Sequence[Path], folder: Path) -> None:
-    """Tables and figures of these runs, each from the first of the folders that has it."""
-    found: dict[Path, report.Result] = {}
+    """Tables and figures of these runs, as far as the folders have them."""
     for root in records:
-        for result in _done(runs, root, TEST_LEVELS):
-            found.setdefault(run_folder(result.config, Path()), result)
-    if not found:
+        report.find_runs([root])  # refuses a folder without runs
+    results = _done(runs, records, TEST_LEVELS)
+    if not results:
+        places = " ".join(map(str, records))
         raise UsageError(
-            f"no finished run of {experiment.name} in {', '.join(map(str, records))}; name folders that hold "
-            f"TASK/METHOD/SEED, as results/{experiment.name} does"
+            f"{places} has no finished run of {experiment.name} with its present settings; `bebold report {places}` "
+            "draws the runs that there are"
         )
-    order = [run_folder(run, Path()) for run in experiment.runs]
-    _write(experiment, [found[place] for place in order if place in found], folder, of=len(order))
+    _write(experiment, results, folder, of=len(experiment.runs))
 
 
 def _write(experiment: Experiment, results: Sequence[report.Result], folder: Path, *, of: int) -> None:
-    """Tables, figures and compact records of some of the experiment's runs, or all."""
+    """Tables and figures of some of the experiment's runs, or all."""
     share = f", {len(results)} of {of} runs" if len(results) < of else ""
     tables.write(results, folder / "tables.md", title=experiment.title + share)
     report.write_csv(results, folder / "summary.csv")
@@ -169,4 +175,3 @@ def _write(experiment: Experiment, results: Sequence[report.Result], folder: Pat
         curves.plot_grid(results, experiment.grid, folder / "grid.png")
     for figure, (keys, label) in experiment.metrics.items():
         curves.plot_metric(results, keys, label, folder / f"{figure}.png")
-    record.record(results, folder / "records")

@@ -82,7 +82,7 @@ class ICMNovelty(Novelty):
         sizes = torch.tensor([float(len(part)) for part in place.tensor_split(self.config.minibatches)])
         self.optimiser.peers.average_(sizes)
         losses = []
-        for _ in range(self.config.epochs or 1):
+        for _ in range(1 if self.config.epochs is None else self.config.epochs):
             order = place[shuffled(len(place), self.generator).to(place.device)]
             for at, size in zip(order.tensor_split(self.config.minibatches), sizes.tolist(), strict=True):
                 sums = self.losses(every[at], action[at], every[at + num_envs])

@@ -51,7 +51,7 @@ RECIPES: dict[str, Recipe] = {
         1.0,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
     ),
-    "rnd": Recipe("rnd", "none", "none", 0.03, "n(o'); Burda et al. 2018"),
+    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
     "rnd-episodic": Recipe("rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
     "bebold-no-episodic": Recipe(
         "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
