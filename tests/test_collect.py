@@ -1,5 +1,7 @@
 """The collector against a plain loop over Farama's environment."""
 
+from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import fields, replace
 
 import numpy as np
@@ -246,6 +248,43 @@ def changed(policy, turn):
     """What a learner does to the weights, in this test."""
     with torch.no_grad():
         policy.memory_head.bias[turn % 7] += 1.0
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_student_that_keeps_what_it_computed_acts_as_its_weights_say(lag, monkeypatch):
+    monkeypatch.setattr("bebold.goal_networks.product", lambda x, weight, bias: x @ weight.t() + bias)
+    task = "MiniGrid-DoorKey-5x5-v0"
+    policy = make_student(task)
+    pipeline = Pipeline(make_collector(num_envs=64, unroll=20, task=task, policy=policy), lag)
+    weights = [deepcopy(policy.state_dict())]
+    for k in range(3):
+        rollout = pipeline.next(policy)
+        reference = make_student(task)
+        reference.load_state_dict(weights[max(k - lag, 0)])
+        logits, value, _ = reference.unroll(rollout.obs, rollout.state, rollout.starts)
+        expected = logits[:-1].log_softmax(-1).gather(-1, rollout.action[..., None])[..., 0]
+        torch.testing.assert_close(rollout.log_prob, expected.detach(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(rollout.value, value.detach(), rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            policy.convolutions[0].weight.mul_(1.5)
+        weights.append(deepcopy(policy.state_dict()))
+
+
+def test_a_student_computes_less_while_a_rollout_lasts(monkeypatch):
+    task, multiplied, addmm = "MiniGrid-DoorKey-5x5-v0", [0], torch.addmm
+    policy = make_student(task)
+
+    def counting(bias, x, weight):
+        multiplied[-1] += len(x)
+        return addmm(bias, x, weight)
+
+    monkeypatch.setattr(torch, "addmm", counting)
+    for kept in (True, False):
+        if not kept:
+            monkeypatch.setattr(type(policy), "unchanged", lambda _: nullcontext())
+        make_collector(num_envs=64, unroll=20, task=task, policy=policy).collect(policy)
+        multiplied.append(0)
+    assert 0 < multiplied[0] < 0.75 * multiplied[1]  # at least 64 rows, if any, are multiplied at once
 
 
 def assert_equal(one, other):

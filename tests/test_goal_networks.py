@@ -31,10 +31,15 @@ def test_a_cell_is_the_vectors_of_its_object_colour_and_state():
         assert torch.equal(encoded[where], expected)
 
 
-@pytest.mark.parametrize("size", [(5, 5), (7, 7), (9, 7), (25, 25)])
-def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
+def plain_products(monkeypatch):
+    """As on processors without bfloat16."""
     for module in (goal_networks, products):
         monkeypatch.setattr(module, "product", lambda x, weight, bias: x @ weight.t() + bias)
+
+
+@pytest.mark.parametrize("size", [(5, 5), (7, 7), (9, 7), (25, 25)])
+def test_outputs_are_those_of_the_plain_network(size, monkeypatch):
+    plain_products(monkeypatch)
     policy = make_policy((*size, 3), heads=2)
     grid, goal = random_grids(3, 2, *size), torch.randint(size[0] * size[1], (3, 2))
     image = random_grids(3, 2, 7, 7, seed=1)
@@ -90,6 +95,7 @@ def test_equal_patches_are_multiplied_once(monkeypatch):
 
 def test_what_is_kept_while_weights_stay_is_what_would_be_computed(monkeypatch):
     """Three looks at grids that mostly stay, one of them after it was all forgotten; then with other weights."""
+    plain_products(monkeypatch)
     policy, grid = make_policy((9, 7, 3)), random_grids(8, 9, 7)
     image, generator = random_grids(8, 7, 7, seed=1), torch.Generator().manual_seed(3)
     multiplied, addmm = [], torch.addmm
