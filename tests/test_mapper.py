@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small
 import torch
 
-from bebold.config import EvaluationConfig, IntrinsicConfig, MapsConfig, NetworkConfig, PPOConfig, TrainConfig
+from bebold.config import EvaluationConfig, MapsConfig
 from bebold.errors import RunError
 from bebold.gridworld.layout import layout
 from bebold.gridworld.tasks import find_task, make_farama
@@ -23,20 +24,13 @@ from bebold.trainer import Trainer
 from bebold.training import resume, train
 
 LEVEL = 7
-SMALL = TrainConfig(
+SMALL = replace(
+    small.SMALL,
     task="MiniGrid-MultiRoom-N2-S4-v0",
-    seed=3,
     total_steps=3000,
-    num_envs=16,
-    unroll=16,
-    workers=1,
-    device="cpu",
-    checkpoint_interval=0.0,
     fixed_level=LEVEL,
     maps=MapsConfig(interval=500, steps=90),
-    network=NetworkConfig(hidden=16, memory=16),
-    ppo=PPOConfig(minibatches=2, learning_rate_decay="none", entropy_decay="none", extrinsic_scale=0.0),
-    intrinsic=IntrinsicConfig(coefficient=0.1, coefficient_decay="none"),
+    ppo=replace(small.SMALL.ppo, extrinsic_scale=0.0),
     evaluation=EvaluationConfig(interval=0),
 )
 
