@@ -75,8 +75,7 @@ def evaluate(
             envs = make_farama_envs(task, len(seeds), full_grid=full_grid, autoreset=False)
         else:
             envs = make_envs(task, len(seeds), full_grid=full_grid)
-        with policy.unchanged():
-            played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
+        played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
         envs.close()
         returns.append(played.returns)
         lengths.append(played.lengths)
@@ -99,23 +98,24 @@ def play(
     playing = torch.arange(num_envs, device=device)
     starts = torch.ones(num_envs, dtype=torch.bool)
     shown: dict[str, Tensor] = {}
-    while len(playing):
-        rows = playing.cpu().numpy()
-        last, shown = shown, {name: torch.from_numpy(obs[name][rows]) for name in policy.observes}
-        if policy.guide is not None:
-            shown |= policy.guide.observe(shown, starts, last, greedy=greedy, generator=generator)
-        seen = {name: shown[name].to(device) for name in policy.needs}
-        step = policy.act(seen, state[playing], starts.to(device), greedy=greedy, generator=generator)
-        state[playing] = step.state
-        actions = np.zeros(num_envs, np.int64)
-        actions[rows] = step.action.cpu().numpy()
-        obs, reward, terminated, truncated, _ = envs.step(actions)
-        returns[rows] += reward[rows]
-        lengths[rows] += 1
-        going_on = torch.from_numpy(~(terminated | truncated)[rows])
-        playing = playing[going_on.to(device)]
-        shown = {name: x[going_on] for name, x in shown.items()}
-        starts = torch.zeros(len(playing), dtype=torch.bool)
+    with policy.unchanged():
+        while len(playing):
+            rows = playing.cpu().numpy()
+            last, shown = shown, {name: torch.from_numpy(obs[name][rows]) for name in policy.observes}
+            if policy.guide is not None:
+                shown |= policy.guide.observe(shown, starts, last, greedy=greedy, generator=generator)
+            seen = {name: shown[name].to(device) for name in policy.needs}
+            step = policy.act(seen, state[playing], starts.to(device), greedy=greedy, generator=generator)
+            state[playing] = step.state
+            actions = np.zeros(num_envs, np.int64)
+            actions[rows] = step.action.cpu().numpy()
+            obs, reward, terminated, truncated, _ = envs.step(actions)
+            returns[rows] += reward[rows]
+            lengths[rows] += 1
+            going_on = torch.from_numpy(~(terminated | truncated)[rows])
+            playing = playing[going_on.to(device)]
+            shown = {name: x[going_on] for name, x in shown.items()}
+            starts = torch.zeros(len(playing), dtype=torch.bool)
     return Evaluation(returns, lengths)
 
 
