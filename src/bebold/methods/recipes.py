@@ -73,7 +73,7 @@ RECIPES: dict[str, Recipe] = {
     "bebold-count": Recipe(
         "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
-    "count": Recipe("inverse-root-count", "none", "none", 0.1, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
+    "count": Recipe("inverse-root-count", "none", "none", 1.0, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
     "icm": Recipe("error", "none", "none", 0.01, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017", icm_epochs=4),
     "ride": Recipe(
         "impact",
