@@ -254,7 +254,7 @@ class Reproduce:
     """Train these of its seeds alone, as in `--seeds 11,12`."""
     records: Names = None
     """Train nothing: draw the runs of the experiment whose records, or run folders, are in these folders, as in
-    `--records results/table2`; all, or what --rows, --tasks and --seeds choose."""
+    `--records results/table2`; all, or what --rows, --tasks and --seeds choose. Of the studies visitation has them."""
     at_once: int = 0
     """Runs side by side; 0: one per core."""
     smoke: bool = False

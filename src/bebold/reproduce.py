@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +13,8 @@ from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import Experiment
 from bebold.gridworld.tasks import find_task
-from bebold.runs import run_folder
 from bebold.studies import STUDIES, Study
-from bebold.sweep import is_done, sweep
-
-_log = logging.getLogger(__name__)
+from bebold.sweep import results_of, sweep
 
 SMOKE_LEVELS = 8
 """On which the runs of a smoke test are judged."""
@@ -64,23 +60,6 @@ def part_of(
     return [experiment.runs[place] for place in chosen]
 
 
-def _done(runs: Sequence[TrainConfig], roots: Sequence[Path], levels: int) -> list[report.Result]:
-    """Of those that are trained and judged, in the first of the folders where they are.
-
-    Warns of folders that hold something else.
-    """
-    results = []
-    for config in runs:
-        for root in roots:
-            try:
-                if is_done(config, root, levels):
-                    results.append(report.read_result(run_folder(config, root)))
-                    break
-            except (UsageError, RunError) as error:
-                _log.warning("left out of the tables: %s", error)
-    return results
-
-
 def reproduce(
     name: str,
     out: Path,
@@ -108,21 +87,29 @@ def reproduce(
 
     Raises
     ------
-    UsageError : there is no such experiment, or no such part of it; a study has neither parts nor records; a folder of
-        records holds none, or together they hold none of its runs with today's settings
+    UsageError : there is no such experiment, or no such part of it; a study has no parts, and but for those of
+        `visitation` no records; a folder of records holds none, or together they hold none of its runs with today's
+        settings
     RunError : runs failed, or a file cannot be written
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
     experiment = find_experiment(name)
     folder = out / (f"{name}-smoke" if smoke else name)
-    if (rows or tasks or seeds or records) and (smoke or isinstance(experiment, Study)):
-        what = "a rehearsal" if smoke else f"the study {name}"
-        raise UsageError(f"{what} is run as a whole; leave --rows, --tasks, --seeds and --records out")
+    if smoke and (rows or tasks or seeds or records):
+        raise UsageError("a rehearsal is run as a whole; leave --rows, --tasks, --seeds and --records out")
     if isinstance(experiment, Study):
-        experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
+        if rows or tasks or seeds:
+            raise UsageError(f"the study {name} is run as a whole; leave --rows, --tasks and --seeds out")
+        if not records:
+            experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
+        elif experiment.draw is None:
+            raise UsageError(f"the study {name} keeps no records of runs; leave --records out")
+        else:
+            experiment.draw(_recorded(name, experiment.runs, records, levels=0), folder)
         return folder
     if records:
-        _redraw(experiment, part_of(experiment, rows, tasks, seeds), records, folder)
+        of_records = _recorded(name, part_of(experiment, rows, tasks, seeds), records, TEST_LEVELS)
+        _write(experiment, of_records, folder, of=len(experiment.runs))
         return folder
     root = (folder if smoke else out) / "runs"
     if smoke:
@@ -140,7 +127,7 @@ def reproduce(
         )
     except RunError as error:
         failure = error
-    results = _done(runs, [root], levels)
+    results = results_of(runs, [root], levels)
     if results:
         _write(experiment, results, folder, of=len(runs))
         record.record(results, folder / "records")
@@ -149,18 +136,18 @@ def reproduce(
     return folder
 
 
-def _redraw(experiment: Experiment, runs: Sequence[TrainConfig], records: Sequence[Path], folder: Path) -> None:
-    """Tables and figures of these runs, as far as the folders have them."""
+def _recorded(name: str, runs: Sequence[TrainConfig], records: Sequence[Path], levels: int) -> list[report.Result]:
+    """Those of these runs that the folders have, at least one."""
     for root in records:
         report.find_runs([root])  # refuses a folder without runs
-    results = _done(runs, records, TEST_LEVELS)
+    results = results_of(runs, records, levels)
     if not results:
         places = " ".join(map(str, records))
         raise UsageError(
-            f"{places} has no finished run of {experiment.name} with its present settings; `bebold report {places}` "
+            f"{places} has no finished run of {name} with its present settings; `bebold report {places}` "
             "draws the runs that there are"
         )
-    _write(experiment, results, folder, of=len(experiment.runs))
+    return results
 
 
 def _write(experiment: Experiment, results: Sequence[report.Result], folder: Path, *, of: int) -> None:

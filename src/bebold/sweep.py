@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import signal
@@ -24,7 +25,7 @@ from bebold.gridworld.tasks import has_repaired
 from bebold.interrupts import Interrupted, caught_signals
 from bebold.parallel import die_with, interpreter
 from bebold.progress import Progress, clock
-from bebold.report import read_result
+from bebold.report import Result, read_result
 from bebold.runs import holds_run, last_records, run_folder
 from bebold.settings import (
     HARMLESS,
@@ -36,6 +37,8 @@ from bebold.settings import (
     validate,
     worker_count,
 )
+
+_log = logging.getLogger(__name__)
 
 POLL = 1.0
 """Seconds between two looks at the runs."""
@@ -149,6 +152,23 @@ def is_done(config: TrainConfig, root: Path, levels: int) -> bool:
     job = _Job(resolve(config), run_folder(config, root), levels)
     _refuse_clashes([job])
     return job.done()
+
+
+def results_of(configs: Sequence[TrainConfig], roots: Sequence[Path], levels: int) -> list[Result]:
+    """What those of these runs say that are trained and judged, each in the first of these folders that has it.
+
+    Warns of run folders that hold something else.
+    """
+    results = []
+    for config in configs:
+        for root in roots:
+            try:
+                if is_done(config, root, levels):
+                    results.append(read_result(run_folder(config, root)))
+                    break
+            except (UsageError, RunError) as error:
+                _log.warning("left out of the tables: %s", error)
+    return results
 
 
 def work() -> None:

@@ -20,11 +20,13 @@ from bebold.experiments.published import ENTROPY_STEPS, ROOM_ENTROPIES
 from bebold.gridworld.layout import layout
 from bebold.gridworld.tasks import find_task, make_farama
 from bebold.maps import FILE, Maps
+from bebold.report import read_result
 from bebold.runs import run_folder
 from bebold.settings import differences, resolve, validate
 from bebold.studies import heatmaps, rooms, visitation
 from bebold.studies.rooms import Explored
 
+RECORDS = Path(__file__).parents[2] / "results" / "visitation"
 STEPS = (200_100, 500_200, 2_000_300)
 
 
@@ -134,7 +136,7 @@ def test_where_the_bonus_was() -> None:
 
 
 def test_what_counting_takes_leaves_out_the_updates_with_maps(tmp_path: Path) -> None:
-    (config, *_) = experiment.RUNS
+    recorded = read_result(RECORDS / "MRN7S8/bebold-explores/11")
     folders = [tmp_path / "run", tmp_path / "record"]
     # 1 ms of 100, 1 ms of 50, and after the third update maps are taken.
     stages = [(0.039, 0.06, 0.001), (0.04, 0.009, 0.001), (0.1, 0.1, 0.5)]
@@ -142,7 +144,7 @@ def test_what_counting_takes_leaves_out_the_updates_with_maps(tmp_path: Path) ->
     for folder, kept in zip(folders, (lines, [{"steps": 2}]), strict=True):
         folder.mkdir()
         (folder / "metrics.jsonl").write_text("\n".join(json.dumps({"time/elapsed": 9.0} | line) for line in kept))
-    table = visitation.costs(folders, [config, config])
+    table = visitation.costs([replace(recorded, folder=folder) for folder in folders])
     assert table.rows == [("bebold", "11", "100", "1.00", "2.00 %"), ("bebold", "11", "-", "-", "-")]
 
 
@@ -247,3 +249,16 @@ def test_one_command_explores_and_draws_and_goes_on_where_it_was(
     checkpoints = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
     assert main(["reproduce", "visitation", "--quiet", "--out", str(tmp_path)]) == 0
     assert checkpoints == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
+
+
+def test_records_are_drawn_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitation, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
+    assert main(["reproduce", "visitation", "--records", str(RECORDS), "--out", str(tmp_path)]) == 0
+    folder = tmp_path / "visitation"
+    assert (folder / "rooms.csv").read_bytes() == (RECORDS / "rooms.csv").read_bytes()
+    counting = "## What counting the visits takes"
+    ours, whole = ((path / "tables.md").read_text().split(counting) for path in (folder, RECORDS))
+    assert ours[0] == whole[0] and "| rnd | 13 | - | - | - |" in ours[1]
+    for name in ("visitation.png", "bonus.png", "density.png"):
+        assert imageio.imread(folder / name).std() > 1
+    assert not (folder / "records").exists()
