@@ -16,7 +16,7 @@ from bebold.experiments import visitation as exploration
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
 from bebold.report import find_runs, read_result
-from bebold.runs import run_folder
+from bebold.runs import read_metrics, run_folder
 from bebold.settings import differences, resolve
 from bebold.studies import rooms, visitation
 from bebold.sweep import FREE
@@ -118,7 +118,7 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     }
 
 
-@pytest.mark.parametrize("experiment", ["table2", "sensitivity"])
+@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency"])
 def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
     runs = {(run.task, run.name, run.seed): run for run in EXPERIMENTS[experiment].runs}
     folders = find_runs([ROOT / "results" / experiment])
@@ -128,6 +128,26 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
         run = runs[result.task, result.name, result.config.seed]
         assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
         assert result.totals_before == []
+
+
+def test_what_is_left_of_the_bonus_is_that_of_the_records() -> None:
+    text = (ROOT / "docs" / "reproduction.md").read_text().split("## What is left of the bonus")[1].split("\n## ")[0]
+    tasks = {"MRN7S8": "MRN7S8", "KCS3R3": "KCS3R3", "KeyCorridorS3R1": "MiniGrid-KeyCorridorS3R1-v0"}
+    lines = re.findall(r"^\|(?: (\w+), \d M\S*(?: steps)?)? \| `(\w+)` \| \S+ \| (.*) \|$", text, re.MULTILINE)
+    found, task = [], ""
+    for name, method, numbers in lines:
+        task = tasks.get(name, task)
+        folder = ROOT / "results" / "consistency" / task / f"{method}-long" / "11"
+        result, metrics = read_result(folder), read_metrics(folder)
+        last = metrics["steps"] > metrics["steps"][-1] * 31 / 32
+        bonus = resolve(result.config).intrinsic.coefficient * metrics["intrinsic/reward_mean"][last]
+        an_episode = (bonus * metrics["charts/episodic_length"][last]).mean()
+        said = [float(number) for number in numbers.split(" | ")]
+        # Compact records hold some of the updates whose mean is given.
+        assert said[:2] == pytest.approx([bonus.mean(), an_episode], rel=0.12)
+        assert said[-1] == pytest.approx(result.last_return, abs=6e-4)
+        found.append((task, f"{method}-long"))
+    assert sorted(found) == sorted((row["task"], row["method"]) for row in summary_of("consistency"))
 
 
 def test_the_corridors_were_visited_evenly_by_bebold() -> None:
@@ -159,7 +179,7 @@ def test_the_readme_says_how_fast_the_published_settings_are() -> None:
 
 def test_the_tables_of_rooms_are_those_of_their_records() -> None:
     folder = ROOT / "results" / "visitation"
-    runs = visitation.read([run_folder(run, folder) for run in exploration.RUNS], exploration.RUNS)
+    runs = visitation.read([read_result(run_folder(run, folder)) for run in exploration.RUNS])
     text = (folder / "tables.md").read_text()
     for table in (rooms.entropies(runs, exploration.MOMENTS), rooms.entries(runs), rooms.races(runs)):
         assert table.rows and table.markdown() in text
