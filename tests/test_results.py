@@ -118,7 +118,7 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     }
 
 
-@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency"])
+@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency", "ablations"])
 def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
     runs = {(run.task, run.name, run.seed): run for run in EXPERIMENTS[experiment].runs}
     folders = find_runs([ROOT / "results" / experiment])
@@ -128,6 +128,20 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
         run = runs[result.task, result.name, result.config.seed]
         assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
         assert result.totals_before == []
+
+
+def test_the_table_of_ablations_is_that_of_the_records() -> None:
+    text = (ROOT / "docs" / "reproduction.md").read_text().split("## What each part does")[1].split("\n## ")[0]
+    tasks, *lines = re.findall(r"^\| (?:`([\w-]+)`[^|]*)?\|(.*) \|$", text, re.MULTILINE)
+    said = {
+        (task.strip(), arm): cell.strip()
+        for arm, cells in lines
+        for task, cell in zip(tasks[1].split("|"), cells.split("|"), strict=True)
+    }
+    rows = [row for row in summary_of("ablations") if row["seed"] == "11"]
+    found = {(row["task"], row["method"]): row["steps_to_solve"] for row in rows}
+    assert said == {place: f"{int(steps) / 1e6:.1f}" if steps else "-" for place, steps in found.items()}
+    assert found.keys() == {(run.task, run.name) for run in ABLATIONS.runs}
 
 
 def test_what_is_left_of_the_bonus_is_that_of_the_records() -> None:
