@@ -32,6 +32,11 @@ def summary_of(experiment: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def section(title: str) -> str:
+    """Of the document that sets our numbers beside the paper's."""
+    return (ROOT / "docs" / "reproduction.md").read_text().split(f"## {title}")[1].split("\n## ")[0]
+
+
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, str]]:
     """But for what the same agents do on the repaired levels."""
@@ -99,7 +104,7 @@ def test_bebold_solves_every_task_within_a_quarter_of_the_papers_steps(rows: lis
 
 
 def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
-    text = (ROOT / "docs" / "reproduction.md").read_text().split("## Entropy and β")[1].split("\n## ")[0]
+    text = section("Entropy and β")
     betas, *lines = re.findall(r"^\| (\S+[^|]*) \|(.*)\|$", text, re.MULTILINE)
     said = {
         (entropy, beta): [step.strip("* ") for step in cell.split(",")]
@@ -131,7 +136,7 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
 
 
 def test_the_table_of_ablations_is_that_of_the_records() -> None:
-    text = (ROOT / "docs" / "reproduction.md").read_text().split("## What each part does")[1].split("\n## ")[0]
+    text = section("What each part does")
     tasks, *lines = re.findall(r"^\| (?:`([\w-]+)`[^|]*)?\|(.*) \|$", text, re.MULTILINE)
     said = {
         (task.strip(), arm): cell.strip()
@@ -145,7 +150,7 @@ def test_the_table_of_ablations_is_that_of_the_records() -> None:
 
 
 def test_what_is_left_of_the_bonus_is_that_of_the_records() -> None:
-    text = (ROOT / "docs" / "reproduction.md").read_text().split("## What is left of the bonus")[1].split("\n## ")[0]
+    text = section("What is left of the bonus")
     tasks = {"MRN7S8": "MRN7S8", "KCS3R3": "KCS3R3", "KeyCorridorS3R1": "MiniGrid-KeyCorridorS3R1-v0"}
     lines = re.findall(r"^\|(?: (\w+), \d M\S*(?: steps)?)? \| `(\w+)` \| \S+ \| (.*) \|$", text, re.MULTILINE)
     found, task = [], ""
