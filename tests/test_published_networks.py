@@ -6,7 +6,7 @@ from torch import nn
 
 from bebold.config import NetworkConfig
 from bebold.presets import preset
-from bebold.published_networks import ConvLSTM, MaskedLSTM
+from bebold.published_networks import ConvLSTM
 
 
 def random_views(*shape):
@@ -27,24 +27,6 @@ def test_released_policy_has_the_papers_number_of_parameters():
     ride = ConvLSTM((7, 7, 3), 7, preset("paper", method="ride").network)
     convolutions = (9 * 3 * 32 + 32) + 2 * (9 * 32 * 32 + 32)
     assert sum(p.numel() for p in ride.parameters()) == convolutions + 4 * 256 * (32 + 256 + 2) + 257 * 8
-
-
-def test_the_state_is_cleared_where_an_episode_starts():
-    """Step by step with PyTorch's cells, one environment at a time."""
-    torch.manual_seed(0)
-    core = MaskedLSTM(5, 4, layers=2)
-    x, state = torch.randn(7, 3, 5), torch.randn(3, core.size)
-    starts = torch.rand(7, 3, generator=torch.Generator().manual_seed(1)) < 0.3
-    assert starts[1:].any() and not starts.all(dim=0).any()
-    output, last = core(x, state, starts)
-    for b in range(3):
-        h, c = state[b].view(2, 2, 4)
-        for t in range(7):
-            if starts[t, b]:
-                h, c = torch.zeros(2, 4), torch.zeros(2, 4)
-            y, (h, c) = core.lstm(x[t, b][None], (h, c))
-            torch.testing.assert_close(output[t, b], y[0])
-        torch.testing.assert_close(last[b].view(2, 2, 4), torch.stack((h, c)))
 
 
 def test_policies_see_the_plain_codes():

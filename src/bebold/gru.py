@@ -14,15 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import types
-from numba.extending import overload
 from torch import Tensor, nn
 
 from bebold.jit import jit
+from bebold.pointwise import FAST, array, get, put, sigmoid, tanh
 from bebold.products import dense, product, product_dtype
-
-FAST = {"contract", "reassoc", "arcp", "afn", "nsz"}
-"""What the compiler may assume; not that there are no infinities and NaN, which must be found."""
 
 
 class MaskedGRU(nn.Module):
@@ -85,7 +81,7 @@ class _Fused(torch.autograd.Function):
         hidden = table.new_empty(batch, 3 * size, dtype=dtype)
         states[0] = state
         torch.mul(state, keep[0].unsqueeze(-1), out=masked[0])
-        arrays = [_array(x) for x in (table.contiguous(), row, keep, hidden, bias, states, masked, r, z, hidden_n, n)]
+        arrays = [array(x) for x in (table.contiguous(), row, keep, hidden, bias, states, masked, r, z, hidden_n, n)]
         matrix = weight.t()
         for t, masked_t in enumerate(masked):
             torch.mm(masked_t, matrix, out=hidden)
@@ -104,7 +100,7 @@ class _Fused(torch.autograd.Function):
         past_z = states.new_zeros(batch, size)
         past_u = weight.new_zeros(batch, size)
         tensors = (gradients[0].contiguous(), row, keep, states, r, z, hidden_n, n)
-        arrays = [_array(x) for x in (*tensors, past_z, past_u, grad_table, grad_hidden)]
+        arrays = [array(x) for x in (*tensors, past_z, past_u, grad_table, grad_hidden)]
         for t in reversed(range(steps)):
             _step_back(t, *arrays)
             torch.mm(grad_hidden[t], weight, out=past_u)
@@ -115,66 +111,6 @@ class _Fused(torch.autograd.Function):
         return grad_table, None, grad_state, None, grad_weight, grad_bias
 
 
-def _array(x: Tensor) -> np.ndarray:
-    """The tensor's memory, of bfloat16 by its bits."""
-    x = x.detach()
-    return x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
-
-
-def _get(array, i):
-    """`array[i]` as float32; of uint16, which are the bits of a bfloat16."""
-    raise NotImplementedError("for kernels alone")
-
-
-def _put(array, i, x):
-    """`array[i] = x`, rounded to the nearest bfloat16 if the array is of such bits."""
-    raise NotImplementedError("for kernels alone")
-
-
-@overload(_get, inline="always")
-def _get_of(array, i):
-    if array.dtype == types.uint16:
-        return lambda array, i: np.uint32(np.uint32(array[i]) << np.uint32(16)).view(np.float32)
-    return lambda array, i: array[i]
-
-
-@overload(_put, inline="always")
-def _put_of(array, i, x):
-    def round_off(array, i, x):
-        bits = np.float32(x).view(np.uint32)
-        odd = (bits >> np.uint32(16)) & np.uint32(1)
-        array[i] = np.uint16((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16))
-
-    def keep_all(array, i, x):
-        array[i] = x
-
-    return round_off if array.dtype == types.uint16 else keep_all
-
-
-@jit(inline="always", fastmath=FAST)
-def _sigmoid(x):
-    """1 / (1 + e⁻ˣ) to float32 precision, of operations that vectorise: 2ᵏ from bits, 2ᶠ by its series."""
-    x = min(max(-x, np.float32(-60.0)), np.float32(60.0)) * np.float32(1.4426950408889634)
-    k = np.floor(x + np.float32(0.5))
-    f = (x - k) * np.float32(0.6931471805599453)
-    series = np.float32(1 / 5040)
-    series = series * f + np.float32(1 / 720)
-    series = series * f + np.float32(1 / 120)
-    series = series * f + np.float32(1 / 24)
-    series = series * f + np.float32(1 / 6)
-    series = series * f + np.float32(0.5)
-    series = series * f + np.float32(1.0)
-    series = series * f + np.float32(1.0)
-    power = np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
-    return np.float32(1.0) / (np.float32(1.0) + series * power)
-
-
-@jit(inline="always", fastmath=FAST)
-def _tanh(x):
-    two = np.float32(2.0)
-    return two * _sigmoid(two * x) - np.float32(1.0)
-
-
 @jit(fastmath=FAST)
 def _step(t, table, row, keep, hidden, bias, states, masked, r, z, hidden_n, n):
     size = r.shape[2]
@@ -182,16 +118,16 @@ def _step(t, table, row, keep, hidden, bias, states, masked, r, z, hidden_n, n):
         gates, hidden_b = table[row[t, b]], hidden[b]
         h, after, keep_b = states[t, b], states[t + 1, b], keep[t, b]
         for i in range(size):
-            r_i = _sigmoid(gates[i] + _get(hidden_b, i))
-            z_i = _sigmoid(gates[size + i] + _get(hidden_b, size + i))
-            hidden_i = _get(hidden_b, 2 * size + i) + bias[i]
-            n_i = _tanh(gates[2 * size + i] + r_i * hidden_i)
+            r_i = sigmoid(gates[i] + get(hidden_b, i))
+            z_i = sigmoid(gates[size + i] + get(hidden_b, size + i))
+            hidden_i = get(hidden_b, 2 * size + i) + bias[i]
+            n_i = tanh(gates[2 * size + i] + r_i * hidden_i)
             r[t, b, i], z[t, b, i], hidden_n[t, b, i], n[t, b, i] = r_i, z_i, hidden_i, n_i
             after[i] = n_i + z_i * (keep_b * h[i] - n_i)
         if t + 1 < r.shape[0]:
             keep_after, masked_b = keep[t + 1, b], masked[t + 1, b]
             for i in range(size):
-                _put(masked_b, i, after[i] * keep_after)
+                put(masked_b, i, after[i] * keep_after)
 
 
 @jit(fastmath=FAST)
@@ -204,7 +140,7 @@ def _step_back(t, grad_after, row, keep, states, r, z, hidden_n, n, past_z, past
         keep_after = np.float32(0.0) if last else keep[t + 1, b]
         grads, total, past_b = grad_hidden[t, b], grad_table[row[t, b]], past_u[b]
         for i in range(size):
-            past_z[b, i] = grad_after[t, b, i] + (past_z[b, i] + _get(past_b, i)) * keep_after
+            past_z[b, i] = grad_after[t, b, i] + (past_z[b, i] + get(past_b, i)) * keep_after
         # Short loops over few arrays: only those become vector instructions.
         for i in range(size):
             gates[2 * size + i] = past_z[b, i] * (one - z[t, b, i]) * (one - n[t, b, i] * n[t, b, i])
@@ -215,8 +151,8 @@ def _step_back(t, grad_after, row, keep, states, r, z, hidden_n, n, past_z, past
             gates[size + i] = past_z[b, i] * change * z[t, b, i] * (one - z[t, b, i])
             past_z[b, i] *= z[t, b, i]
         for i in range(2 * size):
-            _put(grads, i, gates[i])
+            put(grads, i, gates[i])
         for i in range(size):
-            _put(grads, 2 * size + i, gates[2 * size + i] * r[t, b, i])
+            put(grads, 2 * size + i, gates[2 * size + i] * r[t, b, i])
         for i in range(3 * size):
             total[i] += gates[i]

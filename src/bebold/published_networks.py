@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -10,50 +11,9 @@ from torch import Tensor, nn
 from bebold.config import NetworkConfig
 from bebold.convolutions import bebold_encoder, ride_encoder
 from bebold.encoding import distinct
+from bebold.lstm import MaskedLSTM
 from bebold.networks import Policy
 from bebold.products import round_up
-
-
-class MaskedLSTM(nn.Module):
-    """An LSTM over time whose state is cleared where an episode starts.
-
-    The state of all layers is one vector `[B, S]`: hidden ones first, then cells.
-    """
-
-    def __init__(self, inputs: int, memory: int, layers: int):
-        super().__init__()
-        self.lstm = nn.LSTM(inputs, memory, layers)
-        self.size = 2 * layers * memory
-
-    def forward(self, x: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs `[T, B, memory]` of inputs `[T, B, I]`, and the last state; `starts` bool `[T, B]`."""
-        if len(x) == 1 and not torch.is_grad_enabled():  # acting: here whole layers cost almost twice as much
-            return self._step(x[0], torch.where(starts[0].unsqueeze(-1), 0.0, state))
-        outputs = []
-        for first, last in _stretches(starts):
-            state = torch.where(starts[first].unsqueeze(-1), 0.0, state)
-            output, after = self.lstm(x[first:last], self._unpacked(state))
-            outputs.append(output)
-            state = torch.cat(after).transpose(0, 1).flatten(1)
-        return torch.cat(outputs), state
-
-    def _step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, cell = self._unpacked(state)
-        after = []
-        for layer, weights in enumerate(self.lstm.all_weights):
-            x, c = torch.lstm_cell(x, (hidden[layer], cell[layer]), *weights)
-            after += [x, c]
-        return x[None], torch.cat((*after[::2], *after[1::2]), dim=1)
-
-    def _unpacked(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, cell = state.unflatten(1, (-1, self.lstm.hidden_size)).transpose(0, 1).contiguous().chunk(2)
-        return hidden, cell
-
-
-def _stretches(starts: Tensor) -> list[tuple[int, int]]:
-    """The longest stretches of time, as (first, end), within which no environment starts an episode."""
-    begins = [0, *(starts[1:].any(dim=1).nonzero().squeeze(1) + 1).tolist()]
-    return list(zip(begins, [*begins[1:], len(starts)], strict=True))
 
 
 class ConvLSTM(Policy):
@@ -79,6 +39,10 @@ class ConvLSTM(Policy):
     def initial_state(self, num_envs: int) -> Tensor:
         """Zeros, float32 `[B, S]`."""
         return self.head.weight.new_zeros(num_envs, self.core.size)
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """As `Policy.unchanged`: the LSTM's weights are rounded once."""
+        return self.core.unchanged()
 
     def unroll(self, obs: Mapping[str, Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As `Policy.unroll`; `image` is uint8 `[T, B, 7, 7, 3]`."""
