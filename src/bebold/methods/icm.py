@@ -74,30 +74,45 @@ class ICMNovelty(Novelty):
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Train all three on the valid transitions, in minibatches drawn at random over time and environments."""
         every = embedding.seen(self.config.encoding, rollout.obs[self.source].flatten(0, 1))
-        num_envs = rollout.num_envs
         taught = rollout.valid if rollout.successor_valid is None else rollout.valid & rollout.successor_valid[1:]
         place = taught.flatten().nonzero().squeeze(1)
-        action = rollout.action.flatten()
+        # Equal transitions have equal losses: each is computed once and weighs as its copies would.
+        first, view = distinct(every)
+        every = every[first]
+        three = (view[: -rollout.num_envs], rollout.action.flatten(), view[rollout.num_envs :])
+        transitions = torch.stack(three, dim=1)[place]
+        first, kind = distinct(transitions)
+        transitions = transitions[first]
         # Workers have unequal numbers of valid steps: each divides by the mean, which makes the mean over all steps.
         sizes = torch.tensor([float(len(part)) for part in place.tensor_split(self.config.minibatches)])
         self.optimiser.peers.average_(sizes)
         losses = []
         for _ in range(1 if self.config.epochs is None else self.config.epochs):
-            order = place[shuffled(len(place), self.generator).to(place.device)]
-            for at, size in zip(order.tensor_split(self.config.minibatches), sizes.tolist(), strict=True):
-                sums = self.losses(every[at], action[at], every[at + num_envs])
+            order = kind[shuffled(len(kind), self.generator).to(kind.device)]
+            for batch, size in zip(order.tensor_split(self.config.minibatches), sizes.tolist(), strict=True):
+                weights = torch.bincount(batch, minlength=len(transitions))
+                found = weights.nonzero().squeeze(1)
+                sums = self.losses(every, transitions[found], weights[found])
                 foresight, inversion = (loss / max(size, 1.0) for loss in sums)
                 self.optimiser.step(self.config.forward_loss * foresight + self.config.inverse_loss * inversion)
                 losses.append(torch.stack((foresight.detach(), inversion.detach())))
         foresight, inversion = torch.stack(losses).mean(dim=0)
         return {"intrinsic/forward_loss": float(foresight), "intrinsic/inverse_loss": float(inversion)}
 
-    def losses(self, obs: Tensor, action: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
-        """The norm of the forward model's error, and the cross-entropy of the inverse model's action, both summed."""
-        before, after = self._embedded(torch.cat((obs, next_obs))).tensor_split(2)
-        foresight = torch.linalg.vector_norm(self._foreseen(before, action) - after, dim=-1).sum()
+    def losses(self, views: Tensor, transitions: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The norm of the forward model's error, and the cross-entropy of the inverse model's action, both summed.
+
+        `views` are `[U, ...]`; transitions (one of them, action, the next), `[N, 3]`, occur `weights [N]` times each.
+        """
+        before, action, after = transitions.unbind(1)
+        used = torch.cat((before, after)).bincount(minlength=len(views))
+        phi = self.embed(views[round_up(used.nonzero().squeeze(1))])
+        row = (used > 0).cumsum(0) - 1
+        before, after = phi.index_select(0, row[before]), phi.index_select(0, row[after])
+        foresight = torch.linalg.vector_norm(self._foreseen(before, action) - after, dim=-1)
         logits = self.inverse_model(torch.cat((before, after), dim=-1))
-        return foresight, nn.functional.cross_entropy(logits, action, reduction="sum")
+        inversion = nn.functional.cross_entropy(logits, action, reduction="none")
+        return (weights * foresight).sum(), (weights * inversion).sum()
 
     def _embedded(self, every: Tensor) -> Tensor:
         """φ of observations `[N, ...]`, equal ones encoded once: `[N, D]`."""
