@@ -6,7 +6,7 @@ from torch import nn
 
 from bebold import lstm as module
 from bebold import products
-from bebold.lstm import MaskedLSTM, unroll_plainly
+from bebold.lstm import MaskedLSTM
 
 STARTS = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0], [0, 0, 1]]).bool()
 
@@ -61,7 +61,7 @@ def test_the_plain_recurrence_is_the_fused_one(monkeypatch):
     use(monkeypatch, torch.float32)
     core, x, state = make()
     fused = core(x, state, STARTS)
-    monkeypatch.setattr(module._Fused, "apply", unroll_plainly)
+    monkeypatch.setattr(MaskedLSTM, "_fused", lambda self: False)
     plain = core(x, state, STARTS)
     for one, other in zip(
         (*fused, *gradients(fused, core, x, state)), (*plain, *gradients(plain, core, x, state)), strict=True
@@ -80,14 +80,35 @@ def test_bfloat16_products_change_little(monkeypatch):
         assert 0 < float((exact - rounded).norm()) < 0.02 * float(exact.norm())
 
 
-def test_rounding_the_weights_once_changes_nothing(monkeypatch):
+def test_acting_rounds_the_weights_once(monkeypatch):
     use(monkeypatch, torch.bfloat16)
     core, x, state = make()
     with torch.no_grad():
-        expected = core(x, state, STARTS)
+        expected, last = core(x, state, STARTS)
         with core.unchanged():
-            kept = core(x, state, STARTS)
-        nn.init.zeros_(core.lstm.weight_hh_l1)
-        assert not torch.equal(core(x, state, STARTS)[0], expected[0])
-    for one, other in zip(kept, expected, strict=True):
-        assert torch.equal(one, other)
+            nn.init.zeros_(core.lstm.weight_hh_l1)
+            kept, kept_last = core(x, state, STARTS)
+        assert torch.equal(kept, expected)
+        assert torch.equal(kept_last, last)
+        assert not torch.equal(core(x, state, STARTS)[0], expected)
+
+
+def test_gradients_pass_while_the_weights_are_kept():
+    core, x, state = make()
+    expected = gradients(core(x, state, STARTS), core, x, state)
+    with core.unchanged():
+        kept = gradients(core(x, state, STARTS), core, x, state)
+    assert all(torch.equal(one, other) for one, other in zip(kept, expected, strict=True))
+
+
+def test_what_is_not_finite_is_not_hidden(monkeypatch):
+    for dtype in (torch.float32, torch.bfloat16):
+        use(monkeypatch, dtype)
+        core, x, state = make()
+        with torch.no_grad():
+            state[1, 3] = torch.nan
+        out, last = core(x, state, torch.zeros_like(STARTS))
+        assert out[:, 1].isnan().all()
+        assert last[1].isnan().any()
+        assert not out[:, [0, 2]].isnan().any()
+        assert all(grad.isnan().any() for grad in gradients((out, last), core, x, state)[2:])

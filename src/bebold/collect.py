@@ -206,9 +206,6 @@ class Pipeline:
         self._finished += self.collector.finished_episodes()
         if self._actor is None:
             self._actor = copy.deepcopy(policy)
-            for part in self._actor.modules():
-                if isinstance(part, torch.nn.RNNBase):
-                    part.flatten_parameters()  # a copy's weights no longer lie in one block, as CUDA wants them
         self._actor.load_state_dict(policy.state_dict())
         self._collecting = self._thread.submit(self.collector.collect, self._actor)
         return self.waiting.popleft()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bebold.jit import jit
-from bebold.pointwise import FAST, array, get, put, sigmoid, tanh
+from bebold.pointwise import FAST, get, memory_of, put, sigmoid, tanh
 from bebold.products import dense, product, product_dtype
 
 
@@ -81,7 +81,9 @@ class _Fused(torch.autograd.Function):
         hidden = table.new_empty(batch, 3 * size, dtype=dtype)
         states[0] = state
         torch.mul(state, keep[0].unsqueeze(-1), out=masked[0])
-        arrays = [array(x) for x in (table.contiguous(), row, keep, hidden, bias, states, masked, r, z, hidden_n, n)]
+        arrays = [
+            memory_of(x) for x in (table.contiguous(), row, keep, hidden, bias, states, masked, r, z, hidden_n, n)
+        ]
         matrix = weight.t()
         for t, masked_t in enumerate(masked):
             torch.mm(masked_t, matrix, out=hidden)
@@ -100,7 +102,7 @@ class _Fused(torch.autograd.Function):
         past_z = states.new_zeros(batch, size)
         past_u = weight.new_zeros(batch, size)
         tensors = (gradients[0].contiguous(), row, keep, states, r, z, hidden_n, n)
-        arrays = [array(x) for x in (*tensors, past_z, past_u, grad_table, grad_hidden)]
+        arrays = [memory_of(x) for x in (*tensors, past_z, past_u, grad_table, grad_hidden)]
         for t in reversed(range(steps)):
             _step_back(t, *arrays)
             torch.mm(grad_hidden[t], weight, out=past_u)
@@ -111,7 +113,7 @@ class _Fused(torch.autograd.Function):
         return grad_table, None, grad_state, None, grad_weight, grad_bias
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, nogil=True)
 def _step(t, table, row, keep, hidden, bias, states, masked, r, z, hidden_n, n):
     size = r.shape[2]
     for b in range(r.shape[1]):
@@ -130,7 +132,7 @@ def _step(t, table, row, keep, hidden, bias, states, masked, r, z, hidden_n, n):
                 put(masked_b, i, after[i] * keep_after)
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, nogil=True)
 def _step_back(t, grad_after, row, keep, states, r, z, hidden_n, n, past_z, past_u, grad_table, grad_hidden):
     size = r.shape[2]
     one = np.float32(1.0)

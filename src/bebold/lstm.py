@@ -5,7 +5,7 @@ With x the input's part of the gates, made for all steps in one product (Hochrei
     i, f, g, o = σ, σ, tanh, σ of x + U h,  c' = f·c + i·g,  h' = o·tanh(c')
 
 On a CPU each step is one matrix product and one fused pass over the rest, differentiated by hand, and the gradient of U
-is one product at the end. Weights are those of `nn.LSTM`.
+is one product at the end; elsewhere it is PyTorch's own cell. Weights are those of `nn.LSTM`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from bebold.jit import jit
-from bebold.pointwise import FAST, array, get, put, sigmoid, tanh
+from bebold.pointwise import FAST, get, memory_of, put, sigmoid, tanh
 from bebold.products import product, product_dtype
 
 
@@ -35,17 +35,22 @@ class MaskedLSTM(nn.Module):
     def forward(self, x: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs `[T, B, memory]` of inputs `[T, B, I]`, and the last state; `starts` bool `[T, B]`."""
         keep = (~starts).to(state.dtype)
-        unroll = _Fused.apply if self._fused() else unroll_plainly
         hidden, cell = state.unflatten(1, (2, -1, self.lstm.hidden_size)).unbind(1)
         after = []
-        for layer, (w, u, bias) in enumerate(self._rounded or self._weights()):
-            x, last = unroll(product(x, w, bias), hidden[:, layer], cell[:, layer], keep, u)
-            after += [x[-1], last]
+        if not self._fused():
+            for layer, weights in enumerate(self.lstm.all_weights):
+                x, last = unroll_plainly(x, hidden[:, layer], cell[:, layer], keep, *weights)
+                after += [x[-1], last]
+        else:
+            kept = None if torch.is_grad_enabled() else self._rounded
+            for layer, (w, u, bias) in enumerate(kept or self._weights()):
+                x, last = _Fused.apply(product(x, w, bias), hidden[:, layer], cell[:, layer], keep, u)
+                after += [x[-1], last]
         return x, torch.cat((*after[::2], *after[1::2]), dim=1)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Round the weights once for as long as they stay as they are."""
+        """What acts meanwhile, without gradients, rounds the weights once."""
         if self._fused():
             with torch.no_grad():
                 self._rounded = [(w.to(product_dtype()), u.to(product_dtype()), b) for w, u, b in self._weights()]
@@ -63,16 +68,14 @@ class MaskedLSTM(nn.Module):
             yield w, u, bias + other_bias
 
 
-def unroll_plainly(x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence step by step, differentiated by PyTorch: outputs `[T, B, S]` and the last cells `[B, S]`.
+def unroll_plainly(x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+    """One layer step by step, differentiated by PyTorch: outputs `[T, B, S]` of `[T, B, I]`, last cells `[B, S]`.
 
-    `x [T, B, 4 S]` is the input's part of the gates; `keep [T, B]` is 0 at starts, else 1.
+    `keep [T, B]` is 0 at starts, else 1; the weights are those of `nn.LSTMCell`.
     """
     outputs = []
     for x_t, keep_t in zip(x, keep.unsqueeze(-1), strict=True):
-        i, f, g, o = (x_t + (keep_t * hidden) @ weight.t()).chunk(4, dim=-1)
-        cell = torch.sigmoid(f) * (keep_t * cell) + torch.sigmoid(i) * torch.tanh(g)
-        hidden = torch.sigmoid(o) * torch.tanh(cell)
+        hidden, cell = torch.lstm_cell(x_t, (keep_t * hidden, keep_t * cell), *weights)
         outputs.append(hidden)
     return torch.stack(outputs), cell
 
@@ -93,7 +96,7 @@ class _Fused(torch.autograd.Function):
         multiplied = x.new_empty(batch, 4 * size, dtype=dtype)
         cells[0] = cell
         torch.mul(hidden, keep[0].unsqueeze(-1), out=masked[0])
-        arrays = [array(a) for a in (x.contiguous(), keep, multiplied, gates, cells, masked, outputs)]
+        arrays = [memory_of(a) for a in (x.contiguous(), keep, multiplied, gates, cells, masked, outputs)]
         matrix = weight.t()
         for t, masked_t in enumerate(masked):
             torch.mm(masked_t, matrix, out=multiplied)
@@ -109,7 +112,7 @@ class _Fused(torch.autograd.Function):
         grad_gates = grad_x if weight.dtype == grad_x.dtype else weight.new_empty(gates.shape)
         past_u = weight.new_zeros(grad_cell.shape)
         matrix = weight.t().contiguous().t()  # oneDNN multiplies it a fifth sooner
-        arrays = [array(a) for a in (grad_outputs, keep, gates, cells, past_u, grad_cell, grad_x, grad_gates)]
+        arrays = [memory_of(a) for a in (grad_outputs, keep, gates, cells, past_u, grad_cell, grad_x, grad_gates)]
         for t in reversed(range(len(gates))):
             _step_back(t, *arrays)
             torch.mm(grad_gates[t], matrix, out=past_u)
@@ -118,7 +121,7 @@ class _Fused(torch.autograd.Function):
         return grad_x, grad_hidden, grad_cell, None, grad_weight
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, nogil=True)
 def _step(t, x, keep, multiplied, gates, cells, masked, outputs):
     size = outputs.shape[2]
     for b in range(outputs.shape[1]):
@@ -141,7 +144,7 @@ def _step(t, x, keep, multiplied, gates, cells, masked, outputs):
                 put(masked_b, i, output[i] * keep_after)
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, nogil=True)
 def _step_back(t, grad_outputs, keep, gates, cells, past_u, grad_cell, grad_x, grad_gates):
     """`grad_cell` is the gradient of the cells after step t, and becomes that of those before it."""
     size = grad_outputs.shape[2]

@@ -14,7 +14,7 @@ FAST = {"contract", "reassoc", "arcp", "afn", "nsz"}
 """What the compiler may assume; not that there are no infinities and NaN, which must be found."""
 
 
-def array(x: Tensor) -> np.ndarray:
+def memory_of(x: Tensor) -> np.ndarray:
     """The tensor's memory, of bfloat16 by its bits."""
     x = x.detach()
     return x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()

@@ -16,8 +16,8 @@ def product_dtype() -> torch.dtype:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x Wᵀ + b with the product in `product_dtype()`; the result is float32."""
-    dtype = product_dtype()
+    """x Wᵀ + b, on a CPU with the product in `product_dtype()`; the result is float32."""
+    dtype = product_dtype() if x.device.type == "cpu" else x.dtype
     return (x.to(dtype) @ weight.to(dtype).t()).float() + bias
 
 

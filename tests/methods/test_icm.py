@@ -1,6 +1,7 @@
 """ICM and RIDE against plain products of their weights, computed transition by transition."""
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ def make(measures="error", **settings):
 def experience(view_rollout):
     """Random views, actions, starts and counts."""
 
-    def build(seed=0):
-        rollout = view_rollout(seed)
+    def build(seed=0, **sizes):
+        rollout = view_rollout(seed, **sizes)
         rollout.action[:] = torch.randint(A, rollout.action.shape, generator=torch.Generator().manual_seed(seed))
         return rollout
 
@@ -83,6 +84,12 @@ def plainly(icm, rollout, t, b):
     return before, after, foreseen
 
 
+def plain_inverse(icm, before, after):
+    """Logits of the action between two embeddings."""
+    hidden, last = icm.inverse_model[0], icm.inverse_model[2]
+    return last.weight @ (hidden.weight @ torch.cat((before, after)) + hidden.bias).relu() + last.bias
+
+
 @pytest.mark.parametrize("measures", ["error", "impact"])
 def test_measure_is_the_equation(experience, measures):
     icm, rollout = make(measures), experience()
@@ -96,19 +103,16 @@ def test_measure_is_the_equation(experience, measures):
                 assert measured[t, b].item() == pytest.approx(difference.square().sum().sqrt().item(), rel=1e-4)
 
 
-def test_one_update_descends_the_plain_losses_over_valid_transitions(experience, monkeypatch):
-    icm, rollout = make(minibatches=1, forward_loss=3.0, inverse_loss=0.5), experience()
+@pytest.mark.parametrize("kinds", [2, 12])
+def test_one_update_descends_the_plain_losses_over_valid_transitions(experience, monkeypatch, kinds):
+    """However often each of them occurs."""
+    icm, rollout = make(minibatches=1, forward_loss=3.0, inverse_loss=0.5), experience(kinds=kinds)
     foresight, inversion, count = 0.0, 0.0, 0
-    for t in range(8):
-        for b in range(6):
-            if rollout.starts[t + 1, b]:
-                continue  # this step only reset
-            before, after, foreseen = plainly(icm, rollout, t, b)
-            foresight = foresight + (foreseen - after).square().sum().sqrt()
-            hidden, last = icm.inverse_model[0], icm.inverse_model[2]
-            logits = last.weight @ (hidden.weight @ torch.cat((before, after)) + hidden.bias).relu() + last.bias
-            inversion = inversion - logits.log_softmax(0)[rollout.action[t, b]]
-            count += 1
+    for t, b in rollout.valid.nonzero().tolist():  # the others only reset
+        before, after, foreseen = plainly(icm, rollout, t, b)
+        foresight = foresight + (foreseen - after).square().sum().sqrt()
+        inversion = inversion - plain_inverse(icm, before, after).log_softmax(0)[rollout.action[t, b]]
+        count += 1
     assert 0 < count < 48
     loss = (3.0 * foresight + 0.5 * inversion) / count
     gradients = torch.autograd.grad(loss, list(icm.parameters()))
@@ -118,6 +122,34 @@ def test_one_update_descends_the_plain_losses_over_valid_transitions(experience,
     assert stats["intrinsic/inverse_loss"] == pytest.approx(inversion.item() / count, rel=1e-4)
     for parameter, gradient in zip(icm.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("minibatches", [3, 60])
+def test_minibatches_are_of_transitions_as_they_occur(experience, monkeypatch, minibatches):
+    """Each minibatch's weights are as many as its transitions, and all together those of the rollout, in every pass;
+    more minibatches than transitions leave some empty."""
+    icm, rollout = make(minibatches=minibatches, epochs=2), experience(kinds=2)
+    drawn = []
+    losses = icm.losses
+    monkeypatch.setattr(icm, "losses", lambda *parts: drawn.append(parts) or losses(*parts))
+    icm.update(rollout)
+    taught = rollout.valid.nonzero().tolist()
+    image = rollout.obs["image"]
+    expected = Counter(
+        (image[t, b].numpy().tobytes(), int(rollout.action[t, b]), image[t + 1, b].numpy().tobytes()) for t, b in taught
+    )
+    assert len(expected) < 0.6 * len(taught)
+    sizes = [len(part) for part in torch.arange(len(taught)).tensor_split(minibatches)]
+    assert [int(weights.sum()) for _, _, weights in drawn] == 2 * sizes
+    passes = (drawn[:minibatches], drawn[minibatches:])
+    for epoch in passes:
+        found = Counter()
+        for views, transitions, weights in epoch:
+            for (before, action, after), weight in zip(transitions.tolist(), weights.tolist(), strict=True):
+                found[views[before].numpy().tobytes(), action, views[after].numpy().tobytes()] += weight
+        assert found == expected
+    first, second = ([(rows.tolist(), weights.tolist()) for _, rows, weights in epoch] for epoch in passes)
+    assert first != second
 
 
 def test_ride_divides_the_impact_by_the_root_of_the_episodic_count(experience):

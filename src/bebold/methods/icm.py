@@ -77,22 +77,22 @@ class ICMNovelty(Novelty):
         taught = rollout.valid if rollout.successor_valid is None else rollout.valid & rollout.successor_valid[1:]
         place = taught.flatten().nonzero().squeeze(1)
         # Equal transitions have equal losses: each is computed once and weighs as its copies would.
-        first, view = distinct(every)
-        every = every[first]
-        three = (view[: -rollout.num_envs], rollout.action.flatten(), view[rollout.num_envs :])
-        transitions = torch.stack(three, dim=1)[place]
-        first, kind = distinct(transitions)
+        first, view_of = distinct(every)
+        views = every[first]
+        columns = (view_of[: -rollout.num_envs], rollout.action.flatten(), view_of[rollout.num_envs :])
+        transitions = torch.stack(columns, dim=1)[place]
+        first, transition_of = distinct(transitions)
         transitions = transitions[first]
         # Workers have unequal numbers of valid steps: each divides by the mean, which makes the mean over all steps.
         sizes = torch.tensor([float(len(part)) for part in place.tensor_split(self.config.minibatches)])
         self.optimiser.peers.average_(sizes)
         losses = []
         for _ in range(1 if self.config.epochs is None else self.config.epochs):
-            order = kind[shuffled(len(kind), self.generator).to(kind.device)]
+            order = transition_of[shuffled(len(place), self.generator).to(place.device)]
             for batch, size in zip(order.tensor_split(self.config.minibatches), sizes.tolist(), strict=True):
                 weights = torch.bincount(batch, minlength=len(transitions))
                 found = weights.nonzero().squeeze(1)
-                sums = self.losses(every, transitions[found], weights[found])
+                sums = self.losses(views, transitions[found], weights[found])
                 foresight, inversion = (loss / max(size, 1.0) for loss in sums)
                 self.optimiser.step(self.config.forward_loss * foresight + self.config.inverse_loss * inversion)
                 losses.append(torch.stack((foresight.detach(), inversion.detach())))
@@ -100,7 +100,7 @@ class ICMNovelty(Novelty):
         return {"intrinsic/forward_loss": float(foresight), "intrinsic/inverse_loss": float(inversion)}
 
     def losses(self, views: Tensor, transitions: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The norm of the forward model's error, and the cross-entropy of the inverse model's action, both summed.
+        """The norm of the forward model's error, and the cross-entropy of the inverse model's action, each summed.
 
         `views` are `[U, ...]`; transitions (one of them, action, the next), `[N, 3]`, occur `weights [N]` times each.
         """
