@@ -135,6 +135,24 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
         assert result.totals_before == []
 
 
+def test_the_table_of_the_other_methods_is_that_of_the_records(rows: list[dict[str, str]]) -> None:
+    text = section("The other methods so far").split("\n### ")[0]
+    tasks, *lines = re.findall(r"^\| (.*?)\| (.+) \|$", text, re.MULTILINE)
+    told, said = "", {}
+    for name, cells in lines:
+        told = re.search(r"`(\w+)`", name)[1] if "`" in name else told
+        if "return" in name:
+            returns = [float(cell.split(",")[0]) for cell in cells.split(" | ")]
+            said |= {(told, task): it for task, it in zip(tasks[1].split(" | "), returns, strict=True)}
+    found = {
+        (row["method"], row["task"]): float(row["return_mean"])
+        for row in rows
+        if row["method"] in ("ride", "rnd", "none") and row["seed"] == "11"
+    }
+    assert len(found) == 36
+    assert said == pytest.approx(found, abs=5.6e-4)  # of three digits and of four
+
+
 def test_the_table_of_ablations_is_that_of_the_records() -> None:
     text = section("What each part does")
     tasks, *lines = re.findall(r"^\| (?:`([\w-]+)`[^|]*)?\|(.*) \|$", text, re.MULTILINE)
