@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bebold import curves, record, report
+from bebold import curves, groups, record, report
 from bebold.cli import main
 from bebold.config import IntrinsicConfig, TrainConfig
 from bebold.errors import UsageError
@@ -337,18 +337,18 @@ def test_a_metric_is_drawn(tmp_path: Path) -> None:
 
 def test_a_run_is_marked_where_it_had_solved_its_task(tmp_path: Path) -> None:
     good = report.read_result(make_run(tmp_path, [0.1, 0.9, 0.9, 0.9]))
-    assert curves.solved_at(good, [good]) == 2_000_000  # three in a row at .95 of the paper's .93
-    # Where the paper gives nothing, .95 of the best of all that is shown: .76.
+    assert groups.solved_at(good, [good]) == 2_000_000  # three in a row at .95 of the paper's .93
+    # Where the paper gives nothing, .95 of what the best of all that is shown ends at: .7315.
     best, late, poor = (
         report.read_result(make_run(tmp_path, returns, task="MiniGrid-KeyCorridorS3R1-v0", seed=seed))
         for seed, returns in ((1, [0.8, 0.77, 0.77, 0.77]), (2, [0.7, 0.76, 0.76, 0.76]), (3, [0.5, 0.5, 0.5, 0.5]))
     )
     beside = [best, late, poor]
-    assert [curves.solved_at(run, beside) for run in beside] == [1_000_000, 2_000_000, None]
+    assert [groups.solved_at(run, beside) for run in beside] == [1_000_000, 2_000_000, None]
     unknown = report.read_result(make_run(tmp_path, [0.9] * 4, evaluated=False, seed=4))
-    assert curves.solved_at(unknown, [unknown]) is None
+    assert groups.solved_at(unknown, [unknown]) is None
     nothing = report.read_result(make_run(tmp_path, [0.0] * 4, task="MiniGrid-KeyCorridorS3R1-v0", seed=5))
-    assert curves.solved_at(nothing, [nothing]) is None
+    assert groups.solved_at(nothing, [nothing]) is None
 
 
 def test_a_metric_has_a_dot_where_a_run_was_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

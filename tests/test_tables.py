@@ -129,6 +129,40 @@ def test_returns_stand_beside_the_papers(tmp_path: Path) -> None:
     assert "512 levels each" in view.caption
 
 
+def test_many_methods_stand_side_by_side(tmp_path: Path) -> None:
+    tasks = ("MiniGrid-Empty-5x5-v0", "KCS4R3", "MiniGrid-FourRooms-v0")
+    runs = [
+        make_run(tmp_path, [0.1], judged(value + better / seed), method=method, task=task, seed=seed)
+        for task, value in zip(tasks, (0.9, 0.5, 0.1), strict=True)
+        for method, better in (("bebold", 0.05), ("rnd", 0.0), ("none", -0.1))
+        for seed in (1, 2)
+        if (task, method) != ("KCS4R3", "none")
+    ]
+    view = tables.side_by_side(groups.group(runs))
+    assert view.columns == ("task", "bebold", "rnd", "none", "BeBold in the paper")
+    assert view.rows == [
+        ("KCS4R3", "0.538", "0.500", "", "0.93"),
+        ("MiniGrid-Empty-5x5-v0", "0.938", "0.900", "0.825", ""),
+        ("MiniGrid-FourRooms-v0", "0.138", "0.100", "0.025", ""),
+    ]
+    unknown = tables.side_by_side(groups.group([*runs[:6], *(replace(r, task=f"{r.task}-a") for r in runs[:6])]))
+    assert unknown.rows == []  # two tasks are few
+
+
+def test_steps_to_learn_what_the_paper_says_nothing_of(tmp_path: Path) -> None:
+    task = "MiniGrid-FourRooms-v0"
+    runs = [
+        make_run(tmp_path, [0.1, 0.57, 0.57, 0.57], judged(0.6), task=task),
+        make_run(tmp_path, [0.1, 0.1, 0.58, 0.58, 0.58], judged(0.55), task=task, seed=2),
+        make_run(tmp_path, [0.9, 0.56, 0.56, 0.56], judged(0.5), task=task, method="none"),
+        make_run(tmp_path, [0.9, 0.9, 0.9], judged(0.9)),
+    ]
+    view = tables.learnt(groups.group(runs))
+    assert view.columns == ("task", "bebold", "none")
+    assert view.rows == [(task, "2.00, 3.00", "-")]  # at .95 of .6, which is .57
+    assert "95 % or more of what the best of all these runs ends at" in view.caption
+
+
 def test_solved_tasks(tmp_path: Path) -> None:
     runs = [
         make_run(tmp_path, [0.9, 0.9, 0.9]),
@@ -169,9 +203,10 @@ def test_repaired_levels(tmp_path: Path) -> None:
 
 
 def test_a_table_in_the_terminal_and_as_markdown() -> None:
-    view = tables.Table("Title", "A caption.", ("task", "x"), [("a|b_[c]\nd", "1.0"), ("[bold]e", "10.0")], words=1)
+    view = tables.Table("Title", "A caption.", ("task", "x|"), [("a|b_[c]\nd", "1.0"), ("[bold]e", "10.0")], words=1)
     assert view.markdown() == (
-        "## Title\n\nA caption.\n\n| task | x |\n| --- | --: |\n| a\\|b\\_\\[c\\] d | 1.0 |\n| \\[bold\\]e | 10.0 |\n"
+        "## Title\n\nA caption.\n\n| task | x\\| |\n| --- | --: |\n| a\\|b\\_\\[c\\] d | 1.0 |\n"
+        "| \\[bold\\]e | 10.0 |\n"
     )
     console = Console(width=60, file=io.StringIO())
     console.print(view.rich())

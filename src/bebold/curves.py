@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bebold.checkpoint import replacing
-from bebold.experiments.published import IN_A_ROW, SHARE, published_return, steps_to_solve
-from bebold.groups import Groups, any_gave_up, group
+from bebold.experiments.published import IN_A_ROW, SHARE, published_return
+from bebold.groups import Groups, any_gave_up, group, solved_at
 from bebold.report import Result
 from bebold.runs import read_metrics
 from bebold.settings import flat, resolve
@@ -135,24 +135,10 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
     if dots:
         words += (
             f"; dot: the first of {IN_A_ROW} evaluations in a row at {100 * SHARE:.0f} % of BeBold's return in the "
-            "paper, or where it gives none of the best of all runs"
+            "paper, or where it gives none of what the best run ends at"
         )
     add_key(figure, list(panels.values()), words)
     save(figure, path)
-
-
-def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
-    """Steps at which the run had solved its task; None if it did not or was not evaluated.
-
-    Where the paper gives no return to reach, the highest evaluation of any run `beside` it stands for that, if it is
-    above 0.
-    """
-    if published_return(run.task) is not None:
-        return run.steps_to_solve
-    best = max((float(other.curve_returns.max()) for other in beside if other.evaluated), default=0.0)
-    if not run.evaluated or best <= 0:
-        return None
-    return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), SHARE * best)
 
 
 def metric(run: Result, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import IN_A_ROW, SHARE, published_return, solved_threshold
-from bebold.groups import Groups, any_gave_up, group
+from bebold.groups import Groups, any_gave_up, group, solved_at
 from bebold.report import Result
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ CRITERION = (
     f"Solved: at the first of {IN_A_ROW} progress evaluations in a row at {100 * SHARE:.0f} % or more of BeBold's "
     "return in the paper."
 )
+
+MANY = 3
+"""From so many tasks and methods on they are set side by side."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Table:
 
     def markdown(self) -> str:
         rule = ["---" if index < self.words else "--:" for index in range(len(self.columns))]
-        cells = [self.columns, rule, *(map(_escape, row) for row in self.rows)]
+        cells = [map(_escape, self.columns), rule, *(map(_escape, row) for row in self.rows)]
         lines = ["| " + " | ".join(row) + " |" for row in cells]
         return f"## {self.title}\n\n{self.caption}\n\n" + "\n".join(lines) + "\n"
 
@@ -77,15 +80,60 @@ def write_below(heading: str, tables: Sequence[Table], path: Path) -> None:
 
 def over_seeds(groups: Groups) -> list[Table]:
     """All tables that have a row."""
-    every = (returns(groups), solved(groups), steps(groups), repaired(groups))
+    every = (side_by_side(groups), learnt(groups), returns(groups), solved(groups), steps(groups), repaired(groups))
     return [table for table in every if table.rows]
+
+
+def side_by_side(groups: Groups) -> Table:
+    """A line a task, a column a method: the returns alone, where there are many."""
+    tasks, names = _axes(groups)
+    rows = []
+    for task in tasks if min(len(tasks), len(names)) >= MANY else []:
+        played = [[run.sampled["return_mean"] for run in _played(groups.get((task, name), ()))] for name in names]
+        paper = published_return(task)
+        means = [f"{np.mean(values):.3f}" if values else "" for values in played]
+        rows.append((task, *means, "" if paper is None else f"{paper:.2f}"))
+    in_paper = "BeBold in the paper"
+    if not any(row[-1] for row in rows):
+        rows, in_paper = [row[:-1] for row in rows], ""
+    return Table(
+        "Side by side",
+        "Mean over seeds of the final agents' mean returns in Farama's environment, with sampled actions."
+        + _if_any_gave_up(groups, "Those that gave up have had a part of their steps.")
+        + _of_stopped(groups),
+        ("task", *names, in_paper) if in_paper else ("task", *names),
+        rows,
+        words=1,
+    )
+
+
+def learnt(groups: Groups) -> Table:
+    """A line a task of which the paper gives no return, a column a method: when each seed had learnt it, if there are
+    methods to compare."""
+    tasks, names = _axes(groups)
+    rows = []
+    for task in tasks if len(names) > 1 else []:
+        beside = [run for name in names for run in groups.get((task, name), ()) if run.evaluated]
+        if published_return(task) is None and beside:
+            of_method = [[run for run in beside if run.name == name] for name in names]
+            steps = [[solved_at(run, beside) for run in runs] for runs in of_method]
+            rows.append((task, *(_list([np.nan if s is None else s / 1e6 for s in of], 2) for of in steps)))
+    return Table(
+        "Steps to learn",
+        f"Each seed in millions of environment steps: the first of {IN_A_ROW} progress evaluations in a row at "
+        f"{100 * SHARE:.0f} % or more of what the best of all these runs ends at, for tasks of which the paper gives "
+        "no return.",
+        ("task", *names),
+        rows,
+        words=1,
+    )
 
 
 def returns(groups: Groups) -> Table:
     """Mean and standard deviation over seeds, played on Farama's environment, beside the paper's number."""
     rows, episodes = [], set()
     for (task, name), runs in groups.items():
-        played = [run.sampled for run in runs if _known(run.sampled, "return_mean")]
+        played = [run.sampled for run in _played(runs)]
         greedy = [run.greedy for run in runs if _known(run.greedy, "return_mean")]
         episodes |= {str(verdict.get("episodes", "?")) for verdict in played + greedy}
         paper = published_return(task, runs[0].config.method)
@@ -188,6 +236,17 @@ def repaired(groups: Groups) -> Table:
         rows,
         words=2,
     )
+
+
+def _axes(groups: Groups) -> tuple[list[str], list[str]]:
+    """The tasks and the methods, each once."""
+    tasks, names = (list(dict.fromkeys(key[part] for key in groups)) for part in (0, 1))
+    return tasks, names
+
+
+def _played(runs: Sequence[Result]) -> list[Result]:
+    """Those that `bebold eval` has judged."""
+    return [run for run in runs if _known(run.sampled, "return_mean")]
 
 
 def _evaluated(groups: Groups) -> Groups:

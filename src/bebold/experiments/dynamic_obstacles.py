@@ -15,8 +15,6 @@ KEPT = ("MRN7S8", "KCS3R3", "OM2Dlh")
 """A task of each family, on which a mend must keep what BeBold does."""
 UNSCALED = PPOConfig(extrinsic_scale=1.0)
 """The reward as it is: a collision costs 1, as much as the bonus of two unseen places (α 0.5, β 1)."""
-LESS_ENTROPY = replace(UNSCALED, entropy=5e-4)
-"""And the paper's entropy coefficient, which is for such a reward."""
 WHOLE_VIEW = RNDConfig(encoding="onehot")
 """The balls are in it, wherever they are."""
 
@@ -29,7 +27,7 @@ def counting(key: Key, alpha: float = 0.5) -> TrainConfig:
 
 EQ3 = TrainConfig(
     label="bebold-eq3",
-    ppo=LESS_ENTROPY,
+    ppo=replace(UNSCALED, entropy=5e-4),
     intrinsic=IntrinsicConfig(coefficient=0.1, alpha=1.0, key="observation", rnd=WHOLE_VIEW),
 )
 """α, β, entropy coefficient and reward of the paper; learner, target network and all that falls are ours."""
@@ -39,6 +37,21 @@ POSE_AVERAGED = replace(POSE, method="bebold-averaged", label="bebold-pose-avera
 POSITION_SCALE = replace(POSITION, ppo=PPOConfig(), label="bebold-position-scale10")
 POSITION_COUNT = replace(POSITION, method="bebold-count", label="bebold-position-count")
 POSITION_EPISODIC = replace(POSITION, method="episodic", label="episodic-position")
+OUTWEIGHING = 10.0
+"""The β with which the bonus weighs as much beside the reward × 10 as β 1 does beside the reward as it is."""
+MENDS = tuple(
+    replace(
+        arm,
+        label=f"{arm.label}-beta10",
+        ppo=PPOConfig(),
+        intrinsic=replace(arm.intrinsic, coefficient=OUTWEIGHING),
+    )
+    for arm in (POSE, POSITION)
+)
+"""Those whose keys no ball changes, with the reward and the entropy coefficient of all other tasks, so that key, n and
+β alone are changed."""
+LARGE_BETA = TrainConfig(label="bebold-beta10", intrinsic=IntrinsicConfig(coefficient=OUTWEIGHING))
+"""And β alone."""
 ARMS = (
     TrainConfig(),
     TrainConfig(label="bebold-scale1", ppo=UNSCALED),
@@ -52,20 +65,21 @@ ARMS = (
     POSITION_SCALE,
     POSITION_COUNT,
     POSITION_EPISODIC,
+    TrainConfig(method="none"),
+    LARGE_BETA,
+    *MENDS,
 )
 """BeBold as on all other tasks; with the reward as it is; no bonus; Eq. 3. Then what N_e counts: observations, poses,
 positions. Poses with α 1, and with novelty averaged over outcomes. Positions with the reward × 10, with n = 1/N of
-positions, which no ball changes, and with n = 1, all at β 1."""
-MENDS = tuple(replace(arm, label=f"{arm.label}-entropy5e-4", ppo=LESS_ENTROPY) for arm in (POSE, POSITION))
-"""Those whose keys no ball changes, for `KEPT` as well. The entropy bonus is a tenth of the usual one, as the reward
-is: more made `bebold-alpha1-scale1` unlearn MultiRoom once β was gone."""
-KEEPING = (TrainConfig(), *(replace(arm, stop_when_solved=True) for arm in MENDS))
-"""Runs on `KEPT`: BeBold's own, and the mends until they are solved."""
+positions, which no ball changes, and with n = 1, all at β 1. Then all with the reward × 10: no bonus, BeBold with β 10,
+poses and positions with β 10."""
+KEEPING = (TrainConfig(), *(replace(arm, stop_when_solved=True) for arm in (LARGE_BETA, *MENDS)))
+"""Runs on `KEPT`: BeBold's own, and until they are solved those with another key or β."""
 
 _RUNS = tuple(
     replace(arm, task=task, seed=seed, total_steps=steps, workers=1, evaluation=EvaluationConfig(interval=interval))
     for arms, tasks, seeds in (
-        (ARMS + MENDS, [(task, steps, steps // EVALUATIONS) for task, steps in STEPS.items()], REPORTED_SEEDS[:3]),
+        (ARMS, [(task, steps, steps // EVALUATIONS) for task, steps in STEPS.items()], REPORTED_SEEDS[:3]),
         (KEEPING, [(k, STEPS_OF_TABLE2[k], 250_000) for k in KEPT], REPORTED_SEEDS[:2]),
     )
     for seed in seeds
