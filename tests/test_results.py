@@ -153,6 +153,43 @@ def test_the_table_of_the_other_methods_is_that_of_the_records(rows: list[dict[s
     assert said == pytest.approx(found, abs=5.6e-4)  # of three digits and of four
 
 
+@pytest.mark.parametrize(
+    ("title", "methods"),
+    [
+        ("What novelty adds", {"bebold", "episodic"}),
+        ("α 1 and the paper's scale of rewards", {"bebold-alpha1-scale1"}),
+    ],
+)
+def test_the_tables_of_our_own_rows_are_those_of_the_records(
+    rows: list[dict[str, str]], title: str, methods: set[str]
+) -> None:
+    """Lines of steps to solve and of returns, a seed after the other; in brackets is what they do not hold."""
+    text = section("Table 2 so far").split(f"### {title}")[1].split("\n### ")[0]
+    tasks: list[str] = []
+    method, said = next(iter(methods)) if len(methods) == 1 else "", {}
+    for name, cells in re.findall(r"^\|([^|]*)\| (.+) \|$", text, re.MULTILINE):
+        values = [re.sub(r"\(.*\)", "", cell).strip().split(", ") for cell in cells.split(" | ")]
+        kind = name.strip(" `")
+        if not kind:
+            tasks = cells.split(" | ")
+        elif kind in methods | {"solved at", "return"}:
+            method = kind if kind in methods else method
+            what = "return" if kind == "return" else "solved at"
+            said |= {(method, what, task): of for task, of in zip(tasks, values, strict=True)}
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        if row["method"] in methods:
+            steps = f"{int(row['steps_to_solve']) / 1e6:.1f}" if row["steps_to_solve"] else "-"
+            found.setdefault((row["method"], "solved at", row["task"]), []).append(steps)
+            found.setdefault((row["method"], "return", row["task"]), []).append(row["return_mean"])
+    assert said.keys() == found.keys()
+    for place, values in found.items():
+        if place[1] == "return":  # of four digits and of three
+            assert list(map(float, said[place])) == pytest.approx(list(map(float, values)), abs=5.6e-4)
+        else:
+            assert said[place] == values
+
+
 def test_the_table_of_ablations_is_that_of_the_records() -> None:
     text = section("What each part does")
     tasks, *lines = re.findall(r"^\| (?:`([\w-]+)`[^|]*)?\|(.*) \|$", text, re.MULTILINE)
