@@ -86,7 +86,7 @@ def over_seeds(groups: Groups) -> list[Table]:
 
 def side_by_side(groups: Groups) -> Table:
     """A line a task, a column a method: the returns alone, where there are many."""
-    tasks, names = _axes(groups)
+    tasks, names = _axes({key: runs for key, runs in groups.items() if _played(runs)})
     rows = []
     for task in tasks if min(len(tasks), len(names)) >= MANY else []:
         played = [[run.sampled["return_mean"] for run in _played(groups.get((task, name), ()))] for name in names]
