@@ -135,7 +135,7 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
     if dots:
         words += (
             f"; dot: the first of {IN_A_ROW} evaluations in a row at {100 * SHARE:.0f} % of BeBold's return in the "
-            "paper, or where it gives none of what the best run ends at"
+            f"paper, or where it gives none of what the best run has in its last {IN_A_ROW}"
         )
     add_key(figure, list(panels.values()), words)
     save(figure, path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
-from bebold.experiments.published import SHARE, in_paper_order, published_return, steps_to_solve
+from bebold.experiments.published import IN_A_ROW, SHARE, in_paper_order, published_return, steps_to_solve
 from bebold.report import Result
 from bebold.settings import HARMLESS, differences, resolve
 
@@ -35,12 +35,12 @@ def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
     """Steps at which the run had solved its task; None if it did not or was not evaluated.
 
-    Where the paper gives no return to reach, what the best of the runs `beside` it ends at stands for that, if it is
-    above 0.
+    Where the paper gives no return to reach, what the best of the runs `beside` it ends at stands for that, the mean of
+    its last three evaluations, if it is above 0.
     """
     if published_return(run.task) is not None:
         return run.steps_to_solve
-    best = max((other.last_return for other in beside if len(other.curve_returns)), default=0.0)
+    best = max((float(other.curve_returns[-IN_A_ROW:].mean()) for other in beside if other.evaluated), default=0.0)
     if not run.evaluated or best <= 0:
         return None
     return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), SHARE * best)
