@@ -121,8 +121,8 @@ def learnt(groups: Groups) -> Table:
     return Table(
         "Steps to learn",
         f"Each seed in millions of environment steps: the first of {IN_A_ROW} progress evaluations in a row at "
-        f"{100 * SHARE:.0f} % or more of what the best of all these runs has in its last {IN_A_ROW}, for tasks of which "
-        "the paper gives no return.",
+        f"{100 * SHARE:.0f} % or more of what the best of all these runs has in its last {IN_A_ROW}, for tasks of "
+        "which the paper gives no return.",
         ("task", *names),
         rows,
         words=1,
