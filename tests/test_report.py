@@ -338,10 +338,10 @@ def test_a_metric_is_drawn(tmp_path: Path) -> None:
 def test_a_run_is_marked_where_it_had_solved_its_task(tmp_path: Path) -> None:
     good = report.read_result(make_run(tmp_path, [0.1, 0.9, 0.9, 0.9]))
     assert groups.solved_at(good, [good]) == 2_000_000  # three in a row at .95 of the paper's .93
-    # Where the paper gives nothing, .95 of what the best of all that is shown has in its last three: .7315.
+    # Where the paper gives nothing, .9 of what the best of all that is shown has in its last three: .693.
     best, late, poor = (
         report.read_result(make_run(tmp_path, returns, task="MiniGrid-KeyCorridorS3R1-v0", seed=seed))
-        for seed, returns in ((1, [0.8, 0.77, 0.77, 0.77]), (2, [0.7, 0.76, 0.76, 0.76]), (3, [0.5, 0.5, 0.5, 0.5]))
+        for seed, returns in ((1, [0.8, 0.77, 0.77, 0.77]), (2, [0.69, 0.76, 0.76, 0.76]), (3, [0.5, 0.5, 0.5, 0.5]))
     )
     beside = [best, late, poor]
     assert [groups.solved_at(run, beside) for run in beside] == [1_000_000, 2_000_000, None]

@@ -16,7 +16,7 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import IN_A_ROW, SHARE, published_return
-from bebold.groups import Groups, any_gave_up, group, solved_at
+from bebold.groups import OF_THE_BEST, Groups, any_gave_up, group, solved_at
 from bebold.report import Result
 from bebold.runs import read_metrics
 from bebold.settings import flat, resolve
@@ -135,7 +135,8 @@ def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path
     if dots:
         words += (
             f"; dot: the first of {IN_A_ROW} evaluations in a row at {100 * SHARE:.0f} % of BeBold's return in the "
-            f"paper, or where it gives none of what the best run has in its last {IN_A_ROW}"
+            f"paper, or where it gives none at {100 * OF_THE_BEST:.0f} % of what the best run has in its last "
+            f"{IN_A_ROW}"
         )
     add_key(figure, list(panels.values()), words)
     save(figure, path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
-from bebold.experiments.published import IN_A_ROW, SHARE, in_paper_order, published_return, steps_to_solve
+from bebold.experiments.published import IN_A_ROW, in_paper_order, published_return, steps_to_solve
 from bebold.report import Result
 from bebold.settings import HARMLESS, differences, resolve
 
@@ -17,6 +17,8 @@ Groups = Mapping[tuple[str, str], Sequence[Result]]
 
 MAY_DIFFER = HARMLESS | {"seed", "evaluation"}
 """Settings in which runs that are averaged may differ."""
+OF_THE_BEST = 0.9
+"""The best of many runs is lucky, so that fewer than 95 % of it are enough."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,15 +37,15 @@ def group(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
     """Steps at which the run had solved its task; None if it did not or was not evaluated.
 
-    Where the paper gives no return to reach, what the best of the runs `beside` it ends at stands for that, the mean of
-    its last three evaluations, if it is above 0.
+    Where the paper gives no return to reach, `OF_THE_BEST` of what the best of the runs `beside` it ends at has to be,
+    the mean of its last three evaluations, if that is above 0.
     """
     if published_return(run.task) is not None:
         return run.steps_to_solve
     best = max((float(other.curve_returns[-IN_A_ROW:].mean()) for other in beside if other.evaluated), default=0.0)
     if not run.evaluated or best <= 0:
         return None
-    return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), SHARE * best)
+    return steps_to_solve(run.curve_steps.tolist(), run.curve_returns.tolist(), OF_THE_BEST * best)
 
 
 def may_differ(config: TrainConfig) -> set[str]:

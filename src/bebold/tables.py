@@ -12,7 +12,7 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.experiments.published import IN_A_ROW, SHARE, published_return, solved_threshold
-from bebold.groups import Groups, any_gave_up, group, solved_at
+from bebold.groups import OF_THE_BEST, Groups, any_gave_up, group, solved_at
 from bebold.report import Result
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def learnt(groups: Groups) -> Table:
     return Table(
         "Steps to learn",
         f"Each seed in millions of environment steps: the first of {IN_A_ROW} progress evaluations in a row at "
-        f"{100 * SHARE:.0f} % or more of what the best of all these runs has in its last {IN_A_ROW}, for tasks of "
-        "which the paper gives no return.",
+        f"{100 * OF_THE_BEST:.0f} % or more of what the best of all these runs has in its last {IN_A_ROW}, for tasks "
+        "of which the paper gives no return.",
         ("task", *names),
         rows,
         words=1,
