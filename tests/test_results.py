@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from bebold.cli import main
+from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments import visitation as exploration
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
+from bebold.groups import group
 from bebold.report import find_runs, read_result
 from bebold.runs import read_metrics, run_folder
 from bebold.settings import differences, resolve
 from bebold.studies import rooms, visitation
-from bebold.sweep import FREE
+from bebold.sweep import FREE, results_of
+from bebold.tables import learnt, over_seeds
 
 ROOT = Path(__file__).parents[1]
 TABLE2, ABLATIONS = EXPERIMENTS["table2"], EXPERIMENTS["ablations"]
@@ -123,7 +126,7 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     }
 
 
-@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency", "ablations"])
+@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency", "ablations", "static"])
 def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
     runs = {(run.task, run.name, run.seed): run for run in EXPERIMENTS[experiment].runs}
     folders = find_runs([ROOT / "results" / experiment])
@@ -188,6 +191,26 @@ def test_the_tables_of_our_own_rows_are_those_of_the_records(
             assert list(map(float, said[place])) == pytest.approx(list(map(float, values)), abs=5.6e-4)
         else:
             assert said[place] == values
+
+
+@pytest.mark.parametrize("name", ["ablations", "consistency", "static"])
+def test_the_tables_beside_records_are_theirs(name: str) -> None:
+    folder = ROOT / "results" / name
+    results = results_of(EXPERIMENTS[name].runs, [folder, RECORDS], TEST_LEVELS)
+    assert len(results) == len(summary_of(name))
+    text = (folder / "tables.md").read_text()
+    for table in over_seeds(group(results)):
+        assert table.markdown() in text
+
+
+def test_the_table_of_the_static_tasks_is_that_of_the_records() -> None:
+    names, *said = re.findall(r"^\|(.*)\|$", section("The other static tasks"), re.MULTILINE)
+    results = results_of(EXPERIMENTS["static"].runs, [ROOT / "results" / "static"], TEST_LEVELS)
+    table = learnt(group(results))
+    assert [f"`{name}`" for name in table.columns[1:]] == [name.strip() for name in names.split("|")[1:]]
+    short = [(task.removeprefix("MiniGrid-").removesuffix("-v0"), *cells) for task, *cells in table.rows]
+    found = [[cell.removeprefix("0") for cell in row] for row in short]
+    assert [[cell.strip() for cell in row.split("|")] for row in said[1:]] == found
 
 
 def test_the_table_of_ablations_is_that_of_the_records() -> None:
