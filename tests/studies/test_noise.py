@@ -114,14 +114,18 @@ def test_an_arm_changes_what_its_name_says(base: str, arm: str, changed: set[str
 
 def test_what_mends_is_the_same_agent_on_a_task_of_each_family() -> None:
     runs = experiment.DYNAMIC_OBSTACLES.runs
-    for name in ("bebold-pose", "bebold-position"):
+    free = {"task", "seed", "total_steps", "evaluation", "label", "stop_when_solved"}
+    for name in ("bebold-pose", "bebold-position", "bebold"):
         first = next(run for run in runs if (run.name, run.task) == (name, noise.TASK))
-        tasks = {run.task: run for run in runs if run.name == f"{name}-entropy5e-4"}
+        tasks = {run.task: run for run in runs if run.name == f"{name}-beta10"}
         assert tasks.keys() == {*experiment.STEPS, "MRN7S8", "KCS3R3", "OM2Dlh"}
         for run in tasks.values():
             assert run.stop_when_solved == (run.task not in experiment.STEPS)
-            free = {"task", "seed", "total_steps", "evaluation", "label", "stop_when_solved"}
-            assert differences(run, first, free) == [("ppo.entropy", 5e-4, 5e-3)]
+            found = differences(resolve(replace(run, task=noise.TASK)), resolve(first), free)
+            assert ("intrinsic.coefficient", 10.0, 1.0) in found
+            assert [setting for setting, _, _ in found if setting != "intrinsic.coefficient"] == (
+                [] if name == "bebold" else ["ppo.extrinsic_scale"]
+            )
 
 
 def test_one_command_leads_to_the_table(tmp_path: Path) -> None:
