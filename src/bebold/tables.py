@@ -87,21 +87,20 @@ def over_seeds(groups: Groups) -> list[Table]:
 def side_by_side(groups: Groups) -> Table:
     """A line a task, a column a method: the returns alone, where there are many."""
     tasks, names = _axes({key: runs for key, runs in groups.items() if _played(runs)})
+    paper = {task: value for task in tasks if (value := published_return(task)) is not None}
     rows = []
     for task in tasks if min(len(tasks), len(names)) >= MANY else []:
         played = [[run.sampled["return_mean"] for run in _played(groups.get((task, name), ()))] for name in names]
-        paper = published_return(task)
-        means = [f"{np.mean(values):.3f}" if values else "" for values in played]
-        rows.append((task, *means, "" if paper is None else f"{paper:.2f}"))
-    in_paper = "BeBold in the paper"
-    if not any(row[-1] for row in rows):
-        rows, in_paper = [row[:-1] for row in rows], ""
+        cells = [f"{np.mean(values):.3f}" if values else "" for values in played]
+        if paper:
+            cells.append(f"{paper[task]:.2f}" if task in paper else "")
+        rows.append((task, *cells))
     return Table(
         "Side by side",
         "Mean over seeds of the final agents' mean returns in Farama's environment, with sampled actions."
         + _if_any_gave_up(groups, "Those that gave up have had a part of their steps.")
         + _of_stopped(groups),
-        ("task", *names, in_paper) if in_paper else ("task", *names),
+        ("task", *names, "BeBold in the paper") if paper else ("task", *names),
         rows,
         words=1,
     )
@@ -115,9 +114,8 @@ def learnt(groups: Groups) -> Table:
     for task in tasks if len(names) > 1 else []:
         beside = [run for name in names for run in groups.get((task, name), ()) if run.evaluated]
         if published_return(task) is None and beside:
-            of_method = [[run for run in beside if run.name == name] for name in names]
-            steps = [[solved_at(run, beside) for run in runs] for runs in of_method]
-            rows.append((task, *(_list([np.nan if s is None else s / 1e6 for s in of], 2) for of in steps)))
+            steps = ([solved_at(run, beside) for run in beside if run.name == name] for name in names)
+            rows.append((task, *map(_millions, steps)))
     return Table(
         "Steps to learn",
         f"Each seed in millions of environment steps: the first of {IN_A_ROW} progress evaluations in a row at "
@@ -164,9 +162,9 @@ def returns(groups: Groups) -> Table:
 def solved(groups: Groups) -> Table:
     """A line a method, a column a task of the paper: how many of the seeds solved it."""
     groups = _evaluated(groups)
-    tasks = list(dict.fromkeys(task for task, _ in groups))
+    tasks, names = _axes(groups)
     rows = []
-    for name in dict.fromkeys(name for _, name in groups):
+    for name in names:
         cells = []
         for task in tasks:
             runs = groups.get((task, name), ())
@@ -187,13 +185,12 @@ def steps(groups: Groups) -> Table:
     """When each seed solved its task, in environment steps and in minutes, and how long it was trained."""
     rows = []
     for (task, name), runs in _evaluated(groups).items():
-        steps_to_solve = [np.nan if run.steps_to_solve is None else run.steps_to_solve / 1e6 for run in runs]
         rows.append(
             (
                 task,
                 name,
                 _list([run.config.seed for run in runs], 0),
-                _list(steps_to_solve, 2),
+                _millions([run.steps_to_solve for run in runs]),
                 _list([run.minutes_to_solve for run in runs], 1),
                 " to ".join(dict.fromkeys(f"{end(run.steps for run in runs) / 1e6:.1f}" for end in (min, max))),
                 _list([run.minutes for run in runs], 1),
@@ -286,6 +283,10 @@ def _mean_and_std(values: Sequence[float]) -> str:
     if not values:
         return "-"
     return f"{np.mean(values):.3f}" + (f" ± {np.std(values):.3f}" if len(values) > 1 else "")
+
+
+def _millions(steps: Sequence[int | None]) -> str:
+    return _list([np.nan if at is None else at / 1e6 for at in steps], 2)
 
 
 def _list(values: Sequence[float], digits: int) -> str:

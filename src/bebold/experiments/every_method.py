@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from bebold.config import EvaluationConfig, IMPALAConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
+from bebold.experiments.static import EVALUATIONS
 from bebold.experiments.table2 import LEAST, RUNS, run_of
 
 TASK = "KCS3R3"
 EASY = {"MiniGrid-KeyCorridorS3R1-v0": 1_000_000, "MiniGrid-KeyCorridorS3R2-v0": 2_000_000}
-"""Environment steps on the easy tasks."""
-EVALUATIONS = 20
-"""On the easy tasks: they are learnt within few of the usual intervals."""
+"""Environment steps on the easy tasks, which are learnt within few of the usual intervals between evaluations."""
 SEED = REPORTED_SEEDS[0]
 METHODS = (
     "bebold", "rnd", "rnd-episodic", "bebold-no-episodic", "bebold-no-clip", "bebold-averaged", "bebold-count",
