@@ -28,6 +28,7 @@ ROOMS = [
         "convolutions",
         "optimise",
         "guide",
+        "seeded",
     },
     {"experiments"},
     {"gridworld"},

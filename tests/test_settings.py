@@ -152,6 +152,12 @@ def test_numbers_as_people_write_them() -> None:
         ),
         (TrainConfig(fixed_level=-1), "fixed_level is -1"),
         (TrainConfig(fixed_level=10**9), "fixed_level is 1,000,000,000; it must be at most 999,999,999"),
+        (TrainConfig(intrinsic=IntrinsicConfig(key="discretised")), "MiniGrid shows images; choose contact or"),
+        (TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(encoding="raw"))), "rnd.encoding is raw, .*choose onehot"),
+        (
+            TrainConfig(method="ride", intrinsic=IntrinsicConfig(icm=ICMConfig(encoding="raw"))),
+            "icm.encoding is raw, .*choose onehot",
+        ),
         (TrainConfig(method="bbold"), "there is no method 'bbold'; did you mean bebold"),
     ],
 )

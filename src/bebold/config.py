@@ -199,9 +199,9 @@ class AMIGoConfig:
     """t* rises by one after so many good batches in a row (the paper)."""
     good_reward: float = 0.0
     """A batch is good if the teacher earned more than this on average (ours: more than nothing)."""
-    solved_reward: float = 1.0
+    solved_reward: float | None = 1.0
     """What it earns instead, whatever became of the goal, where the task was solved (ours: else whoever solves tasks
-    teaches that goals are not reached)."""
+    teaches that goals are not reached); None: the goal is judged there, too."""
 
 
 @dataclass(frozen=True)

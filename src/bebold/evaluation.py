@@ -21,6 +21,7 @@ from bebold.errors import RunError, UsageError
 from bebold.gridworld.tasks import find_task
 from bebold.methods.recipes import build_guide
 from bebold.networks import Policy
+from bebold.seeded import seeded
 from bebold.settings import architecture, from_dict, validate
 
 PROGRESS_SEED = 1_000_000_000
@@ -126,8 +127,7 @@ def make_policy(config: TrainConfig, envs: VectorEnv) -> Policy:
     """
     shapes = observation_shapes(envs)
     kind = ARCHITECTURES[architecture(config)]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+    with seeded(config.seed):
         policy = kind(shapes[kind.source], int(envs.single_action_space.n), config.network)  # type: ignore[attr-defined,call-arg]
     policy.guide = build_guide(config.method, obs_shapes=shapes, seed=config.seed)
     return policy

@@ -59,10 +59,12 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
 
 
 def _bebold(config: TrainConfig) -> TrainConfig:
-    """BeBold's appendix, and its released code for what the appendix leaves out."""
+    """BeBold's appendix, and its released code for what the appendix leaves out, and for RMSProp's ε: with the
+    appendix's, .01, nothing is learnt for long (docs/research-log.md)."""
     return replace(
         config,
         network=NetworkConfig(architecture="bebold", hidden=1024, memory=1024),
+        impala=IMPALAConfig(rms_eps=1e-5),
         intrinsic=IntrinsicConfig(
             coefficient=0.05 if find_task(config.task).family == "obstructed_maze" else 0.1,
             coefficient_decay="none",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from bebold.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,20 @@ class Rollout:
     def num_envs(self) -> int:
         """`B`."""
         return self.action.shape[1]
+
+    def require(self, names: Iterable[str]) -> None:
+        """Refuse to go on without these observations.
+
+        Raises
+        ------
+        UsageError : says which are missing
+        """
+        missing = sorted(set(names) - self.obs.keys())
+        if missing:
+            raise UsageError(
+                f"the rollout's obs lack {', '.join(missing)}, which this intrinsic reward reads: keep at every step "
+                "all that its `needs` name"
+            )
 
     def to(self, device: torch.device | str) -> Rollout:
         """The same on another device."""

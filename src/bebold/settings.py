@@ -265,7 +265,18 @@ def validate(config: TrainConfig) -> None:
             f"network.architecture is amigo, which looks at a goal, and the method {config.method} sets none; "
             "use --method amigo or --network.architecture mlp-gru"
         )
+    if config.intrinsic.key == "discretised":
+        raise UsageError(
+            "intrinsic.key is discretised, which is of vectors, and MiniGrid shows images; "
+            "choose contact or observation"
+        )
+    unread = _unread(config)
     for group, part in (("rnd", config.intrinsic.rnd), ("icm", config.intrinsic.icm)):
+        if part.encoding == "raw" and f"intrinsic.{group}." not in unread:
+            raise UsageError(
+                f"intrinsic.{group}.encoding is raw, which is of vectors, and MiniGrid shows images; "
+                "choose onehot or codes"
+            )
         if part.architecture != "mlp" and part.encoding not in ("codes", "integers", "bytes"):
             raise UsageError(
                 f"intrinsic.{group}.architecture is {part.architecture}, which reads codes as numbers, and "

@@ -139,6 +139,8 @@ def test_solving_the_task_is_no_failure_of_the_goal_and_makes_no_batch_good(roll
     assert goals.threshold == 7
     goals.update(outcomes_of(rollout_of, *case[:3], ~missed, solved=True))
     assert goals.threshold == 8
+    judged = make(batch=10, solved_reward=None).update(outcomes_of(rollout_of, *case, solved=True))
+    assert judged["intrinsic/teacher_reward"] == pytest.approx(-0.3)
 
 
 def test_goals_get_harder_after_good_batches_in_a_row(rollout_of):

@@ -80,6 +80,15 @@ def test_amigo_builds_says_what_it_needs_and_reports(rollout_of):
     assert {"intrinsic/reward_mean", "intrinsic/goals_reached", "intrinsic/goal_threshold"} <= stats.keys()
 
 
+@pytest.mark.parametrize("method", [method for method, needs in NEEDS.items() if needs])
+def test_a_rollout_without_what_is_read_is_refused(rollout_of, method):
+    shapes = SHAPES | {"grid": (5, 4, 3)}
+    intrinsic = build_intrinsic(method, obs_shapes=shapes, num_actions=7, max_steps=100)
+    missing = ", ".join(sorted(NEEDS[method]))
+    with pytest.raises(UsageError, match=f"the rollout's obs lack {missing}, which this .* its `needs` name"):
+        intrinsic.reward(rollout_of(counts=torch.ones(9, 6, dtype=torch.int32)))
+
+
 def test_methods_differ_as_their_formulas_say(view_rollout):
     """At the start every RND error is 1, so that each bonus can be read off."""
     rollout = view_rollout(1)

@@ -178,7 +178,13 @@ class GoalReward(nn.Module):
 
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor:
-        """The bonus of each step, float32 `[T, B]`; 0 on steps that only reset. Changes nothing."""
+        """The bonus of each step, float32 `[T, B]`; 0 on steps that only reset. Changes nothing.
+
+        Raises
+        ------
+        UsageError : the rollout lacks an observation that is needed
+        """
+        rollout.require(self.needs)
         return torch.where(rollout.valid, step_bonus(self._goal_reward(rollout), rollout.reward), 0.0)
 
     def update(self, rollout: Rollout) -> dict[str, float]:
@@ -260,7 +266,7 @@ class GoalReward(nn.Module):
         config, device = self.config, self.teacher.value.weight.device
         goal, steps, was_reached, solved = outcome.unbind(dim=1)
         quality = self.goal_quality(steps, was_reached.bool())
-        reward = torch.where(solved.bool(), config.solved_reward, quality)
+        reward = quality if config.solved_reward is None else torch.where(solved.bool(), config.solved_reward, quality)
         mine = slice(self.peers.rank, None, self.peers.size)
         share = round_up(torch.arange(len(goal))[mine])
         loss, entropy = self.loss(grid[share].to(device), goal[share].to(device), reward[share].to(device))

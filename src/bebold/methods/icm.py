@@ -15,6 +15,7 @@ from bebold.methods.novelty import Novelty, shuffled
 from bebold.optimise import Peers, predictor_optimiser
 from bebold.products import round_up
 from bebold.rollout import Rollout
+from bebold.seeded import seeded
 
 
 class ICMNovelty(Novelty):
@@ -53,8 +54,7 @@ class ICMNovelty(Novelty):
         self.source = embedding.source(config.encoding)
         self.needs = frozenset({self.source})
         self.generator = torch.Generator().manual_seed(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.embed = _embedding(config, shape, self.generator)
             self.forward_model = _model(config.outputs + num_actions, config.model_hidden, config.outputs)
             self.inverse_model = _model(2 * config.outputs, config.model_hidden, num_actions)

@@ -103,7 +103,12 @@ class IntrinsicReward(nn.Module):
 
         The last step of an episode is paid for the true terminal observation. The step after it, which only
         resets, leads into another episode and is paid nothing; nor is a step into a blank frame.
+
+        Raises
+        ------
+        UsageError : the rollout lacks an observation that is needed
         """
+        rollout.require(self.needs)
         measured = self.novelty.measure(rollout)
         if self.novelty.kind == "transition":
             change = measured

@@ -133,17 +133,15 @@ def build_guide(method: str, *, obs_shapes: Mapping[str, tuple[int, ...]], seed:
     """
     if find_recipe(method).novelty != "goals":
         return None
-    import torch
-
     from bebold.methods.amigo import Teacher
+    from bebold.seeded import seeded
 
     if "grid" not in obs_shapes:
         raise UsageError(
             f"AMIGo's teacher reads 'grid', and the environment shows {', '.join(sorted(obs_shapes)) or 'nothing'}: "
             "make MiniGrid environments with full_grid=True"
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return Teacher(obs_shapes["grid"])
 
 

@@ -18,6 +18,7 @@ from bebold.methods.novelty import Novelty, counted, shuffled
 from bebold.optimise import Peers, predictor_optimiser
 from bebold.products import round_up
 from bebold.rollout import Rollout
+from bebold.seeded import seeded
 
 
 class RNDNovelty(Novelty):
@@ -45,8 +46,7 @@ class RNDNovelty(Novelty):
         self.source = embedding.source(config.encoding)
         self.needs = frozenset({self.source})
         self.generator = torch.Generator().manual_seed(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.encoder, self.target, self.predictor = _networks(config, shape, self.generator)
         if config.normalise_target and config.architecture != "ride":
             for parameter in self.predictor[-1].parameters():
