@@ -20,6 +20,7 @@ import torch
 
 from bebold import checkpoint
 from bebold.cli import main
+from bebold.config import TrainConfig
 from bebold.runs import Run, read_metrics
 from bebold.trainer import Trainer
 
@@ -93,7 +94,10 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
             ["--stop-when-solved", "--evaluation.interval", "9", "--task", "MiniGrid-Empty-5x5-v0"],
             "stop_when_solved needs a return to reach, and the paper gives none for MiniGrid-Empty-5x5-v0",
         ),
-        (["--intrinsic.rnd.encoding", "raw"], "set intrinsic.rnd.encoding to onehot or codes"),
+        (
+            ["--intrinsic.rnd.encoding", "raw"],
+            "intrinsic.rnd.encoding is raw, which is of vectors, and MiniGrid shows images",
+        ),
         (["--intrinsic.rnd.outputs", "1"], "that is always 0: give 2 or more"),
         pytest.param(
             ["--device", "cuda"],
@@ -107,7 +111,7 @@ def test_impossible_requests(
 ) -> None:
     assert main(train_arguments(tmp_path, *arguments)) == 2
     assert sentence in complaint(capsys)
-    assert not list(tmp_path.rglob("metrics.jsonl"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,12 @@ def test_resuming_what_is_finished_says_so(run_folder: Path, caplog: pytest.LogC
     [
         (["eval", "--episodes", "0"], "--episodes is 0"),
         (["eval", "--repaired"], "there are no repaired levels of KCS3R3: no ball blocks a door there; judge"),
-        (["watch", "--episodes", "0"], "--episodes and --fps must be positive"),
+        (["watch", "--episodes", "0"], "--episodes must be positive"),
+        (["watch", "--level", str(10**20)], "--level between 0 and 1,000,000,000"),
+        (["watch", "--fps", "1e-9"], "--fps between 0.1 and 100"),
+        (["report", "--out", ""], "has none of the endings .png, .svg, .pdf"),
+        (["report", "--out", "curves.jpg"], "'curves.jpg' has none of the endings .png, .svg, .pdf; name a picture"),
+        (["report", "--aggregate", "all.txt"], "'all.txt' has none of the endings"),
         (["watch", "--out", "agent.avi"], "ends neither in .gif nor in .mp4"),
         (["watch", "--out", "agent.mp4"], "needs imageio-ffmpeg; `pip install imageio-ffmpeg` (the extra `mp4`), or"),
     ],
@@ -234,7 +243,7 @@ def test_a_damaged_newest_checkpoint(
     assert steps[-1] >= 400 and list(steps) == sorted(set(steps))
 
 
-@pytest.mark.parametrize("kind", ["truncated", "foreign", "code", "bare code"])
+@pytest.mark.parametrize("kind", ["truncated", "foreign", "code", "bare code", "no state", "no steps", "odd steps"])
 def test_no_good_checkpoint(run_folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     victim = run_folder / "victim"
     for path in (run_folder / "checkpoints").iterdir():
@@ -242,6 +251,9 @@ def test_no_good_checkpoint(run_folder: Path, capsys: pytest.CaptureFixture[str]
             path.write_bytes(path.read_bytes()[:-30])
         elif kind == "foreign":
             torch.save({"steps": 0, "shards": []}, path)
+        elif kind in ("no state", "no steps", "odd steps"):
+            state = {"no state": 3, "no steps": {}, "odd steps": {"steps": "many"}}[kind]
+            torch.save({"magic": checkpoint.MAGIC, "version": checkpoint.VERSION, "state": state}, path)
         elif kind == "code":
             content = {"magic": checkpoint.MAGIC, "version": checkpoint.VERSION, "state": Malicious(victim)}
             torch.save(content, path)
@@ -252,6 +264,18 @@ def test_no_good_checkpoint(run_folder: Path, capsys: pytest.CaptureFixture[str]
     assert "can be read; train anew" in complaint(capsys)
     assert not victim.exists()
     assert (run_folder / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["learner", "collectors"])
+def test_a_checkpoint_of_something_else_changes_nothing(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    for path in (run_folder / "checkpoints").iterdir():
+        checkpoint.save(path, checkpoint.load(path) | {what: {}, "steps": 8})
+    before = {name: (run_folder / name).read_bytes() for name in ("config.yaml", "metrics.jsonl")}
+    assert main(["resume", str(run_folder), "--total-steps", "9999", "--quiet"]) == 1
+    assert "the checkpoint does not " in complaint(capsys)
+    assert {name: (run_folder / name).read_bytes() for name in before} == before
 
 
 def test_settings_that_were_edited_badly(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,12 +299,32 @@ def test_damaged_words_of_a_run(
 
 
 def test_a_record_in_the_place_of_its_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = str(tmp_path / "curve.png")
-    assert main(["report", str(trained), "--out", out, "--record", str(trained.parents[2])]) == 2
+    out = tmp_path / "curve.png"
+    assert main(["report", str(trained), "--out", str(out), "--record", str(trained.parents[2])]) == 2
     assert "is the run itself, of which a record keeps little; name another --record" in complaint(capsys)
+    assert not out.exists()
 
 
-@pytest.mark.parametrize("kind", ["truncated", "text", "foreign", "other shapes"])
+def test_what_a_report_cannot_read_or_write(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(run_folder), "--csv", ""]) == 2
+    assert "names no file; give it a name" in complaint(capsys)
+    metrics = run_folder / "metrics.jsonl"
+    metrics.unlink()
+    metrics.mkdir()
+    assert main(["report", str(run_folder)]) == 1
+    assert f"cannot read {metrics} (Is a directory); mend its permissions or restore it" in complaint(capsys)
+
+
+def test_a_run_that_never_began_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Run.create(TrainConfig(), tmp_path).close()
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"there is no run in {tmp_path}" in complaint(capsys)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "text", "foreign", "other shapes", "not finite"])
 def test_bad_weights(run_folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     path = run_folder / "weights.safetensors"
     if kind == "truncated":
@@ -290,8 +334,9 @@ def test_bad_weights(run_folder: Path, capsys: pytest.CaptureFixture[str], kind:
     elif kind == "foreign":
         safetensors.torch.save_file({"w": torch.zeros(3)}, path)
     else:
-        _, words = checkpoint.load_weights(path)
-        checkpoint.save_weights(path, {"w": torch.zeros(3)}, words)
+        weights, words = checkpoint.load_weights(path)
+        not_finite = {name: x / 0 for name, x in weights.items()}
+        checkpoint.save_weights(path, not_finite if kind == "not finite" else {"w": torch.zeros(3)}, words)
     assert main(["eval", str(run_folder)]) == 1
     assert str(path) in complaint(capsys)
 

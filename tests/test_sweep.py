@@ -143,7 +143,7 @@ def test_every_run_is_trained_judged_and_done_once(
             verdict = json.loads((folder / name).read_text())
             assert (verdict["steps"], verdict["greedy"], verdict["episodes"]) == (last, greedy, 8)
     said = capsys.readouterr().err
-    assert "2 runs, 0 M steps in all, 2 at a time; 0 done before" in said and "(2 of 2 done)" in said
+    assert "2 runs, 0.0 M steps in all, 2 at a time; 0 done before" in said and "(2 of 2 done)" in said
 
     monkeypatch.setattr(module.subprocess, "Popen", None)  # nothing may be started
     assert sweep(configs, tmp_path, at_once=2, levels=8, quiet=True) == folders
@@ -230,7 +230,7 @@ def test_runs_that_fail_stop_no_other(tmp_path: Path) -> None:
     runs = [replace(CONFIG, seed=seed) for seed in (1, 2, 3)]
     with (held / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(RunError, match=r"2 of 3 runs failed, the first with: bebold: .*is in use by .*log.txt"):
+        with pytest.raises(RunError, match=r"2 of 3 runs failed, the first with: .*is in use by .*log.txt"):
             sweep(runs, tmp_path, at_once=1, levels=8, quiet=True)
     assert (fine / "evaluation-greedy.json").exists()
     with pytest.raises(RunError, match=r"1 of 2 runs failed, the first with: cannot write .*bebold/2"):

@@ -24,16 +24,14 @@ _log = logging.getLogger(__name__)
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """One PNG: a line a method, for those that were run on the same tasks of the paper's table, the most there are.
+    """One picture: a line a method, for those that were run on the same tasks of the paper's table, the most there are.
 
     Raises
     ------
-    UsageError : no run has a curve on a task of the paper
+    UsageError : no run has a curve on a task of the paper; see also `curves.check_picture`
     RunError : `path` cannot be written
     """
     methods = comparable(results)
-    if not methods:
-        raise UsageError("no run has a curve on a task of the paper's table; leave out --aggregate")
     for name in dict.fromkeys(result.name for result in results):
         if name not in methods:
             _log.warning("%s was not run on the same tasks as the others and is left out of %s", name, path)
@@ -98,9 +96,16 @@ def interquartile_mean(values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.nda
 
 
 def comparable(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """By name and task, the runs with a curve of those names that share the longest list of the paper's tasks."""
+    """By name and task, the runs with a curve of those names that share the longest list of the paper's tasks.
+
+    Raises
+    ------
+    UsageError : no run has a curve on a task of the paper
+    """
     methods: dict[str, dict[str, list[Result]]] = {}
     for (task, name), runs in group([r for r in results if published_return(r.task) and len(r.curve_steps)]).items():
         methods.setdefault(name, {})[task] = runs
-    most = max((list(tasks) for tasks in methods.values()), key=len, default=[])
+    if not methods:
+        raise UsageError("no run has a curve on a task of the paper's table; leave out --aggregate")
+    most = max((list(tasks) for tasks in methods.values()), key=len)
     return {name: tasks for name, tasks in methods.items() if list(tasks) == most}

@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from bebold.errors import RunError, out_of_memory
+from bebold.errors import NO_ROOM, RunError, UsageError, out_of_memory
 
 MAGIC = "bebold checkpoint"
 VERSION = 1
@@ -73,6 +73,8 @@ def load(path: Path) -> dict[str, Any]:
             f"{path} has layout {content.get('version')} and this bebold reads layout {VERSION}; "
             "use the bebold that wrote it"
         )
+    if not isinstance(content.get("state"), dict):
+        raise RunError(f"{path} holds no state of a run; {mend}")
     return content["state"]
 
 
@@ -109,8 +111,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     Raises
     ------
+    UsageError : `path` names no file
     RunError : the file cannot be written
     """
+    if not path.name:
+        raise UsageError(f"'{path}' names no file; give it a name")
     temporary = temporary_for(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +139,9 @@ def temporary_for(path: Path) -> Path:
 
 def cannot_write(path: Path, error: OSError) -> RunError:
     """The sentence for a file that could not be written."""
+    mend = "make room there" if error.errno in NO_ROOM else "name another place or mend what is there"
     return RunError(
-        f"cannot write {path} ({error.strerror or error}); "
-        "make room there or mend its permissions and try again (`bebold resume` goes on with a run)"
+        f"cannot write {path} ({error.strerror or error}); {mend} and try again (`bebold resume` goes on with a run)"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import logging
@@ -10,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +17,12 @@ import tyro
 
 import bebold
 from bebold.config import TrainConfig
-from bebold.errors import RunError, UsageError, out_of_memory
+from bebold.errors import NO_ROOM, RunError, UsageError, out_of_memory
 from bebold.gridworld.tasks import TASKS
 from bebold.presets import PRESETS, preset
+
+MOST_LEVELS = 10**9
+"""The last level that `bebold watch` begins on."""
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -116,8 +119,10 @@ class Watch:
         from bebold.evaluation import TEST_SEED, load_policy
         from bebold.video import check_video, record_episode, show_in_terminal, write_video
 
-        if self.episodes < 1 or self.level < 0 or not self.fps > 0:
-            raise UsageError("--episodes and --fps must be positive, and --level at least 0")
+        if self.episodes < 1 or not 0 <= self.level <= MOST_LEVELS or not 0.1 <= self.fps <= 100:
+            raise UsageError(
+                f"--episodes must be positive, --level between 0 and {MOST_LEVELS:,}, --fps between 0.1 and 100"
+            )
         folder = self.source if self.source.is_dir() else self.source.parent
         weights = _weights(self.source, self.pretrained)
         out = self.out or (Path(f"{weights.stem}.gif") if self.pretrained else folder / "agent.gif")
@@ -141,7 +146,7 @@ class Report:
     runs: Runs
     """Run folders, or folders that hold some."""
     out: Path | None = None
-    """The picture; report.png by default, and none by default if there is --html."""
+    """The picture, as .png, .svg or .pdf; report.png by default, and none by default if there is --html."""
     html: Path | None = None
     """Write all of it as one page that needs no network: curves, tables, maps, agents at play."""
     without_agents: bool = False
@@ -153,7 +158,7 @@ class Report:
     title: str = "Results"
     """Heading of these tables."""
     aggregate: Path | None = None
-    """Also draw the interquartile mean over all tasks and seeds, relative to the paper's returns."""
+    """Another picture: the interquartile mean over all tasks and seeds, relative to the paper's returns."""
     record: Path | None = None
     """Also keep a compact record of each run in this folder; `bebold report` reads it like the run itself."""
 
@@ -163,6 +168,23 @@ class Report:
         from bebold import aggregate, curves, groups, page, record, report, tables
 
         results = [report.read_result(folder) for folder in report.find_runs(self.runs)]
+        out = self.out or (Path("report.png") if self.html is None else None)
+        files: list[tuple[Path | None, Callable[..., object], str]] = [
+            (out, curves.plot, "learning curves"),
+            (self.html, partial(page.write, show_agents=not self.without_agents), "a page to look at in a browser"),
+            (self.csv, report.write_csv, "one line a run"),
+            (self.tables, partial(tables.write, title=self.title), "tables over seeds"),
+            (self.aggregate, aggregate.plot, "interquartile mean over tasks and seeds"),
+            (self.record, record.record, f"compact records of {len(results)} runs"),
+        ]
+        # What cannot be written is refused before anything is.
+        for picture in (out, self.aggregate):
+            if picture is not None:
+                curves.check_picture(picture)
+        if self.aggregate is not None:
+            aggregate.comparable(results)
+        if self.record is not None:
+            record.places(results, self.record)
         grouped = groups.group(results)
         groups.warn_of_mixtures(grouped)
         # Without a terminal rich would squeeze the table into 80 columns.
@@ -170,25 +192,10 @@ class Report:
         console.print(report.table(results))
         if any(len(runs) > 1 for runs in grouped.values()):
             console.print(tables.returns(grouped).rich())
-        out = self.out or (Path("report.png") if self.html is None else None)
-        if out is not None:
-            curves.plot(results, out)
-            print(f"{out}: learning curves")
-        if self.html is not None:
-            page.write(results, self.html, show_agents=not self.without_agents)
-            print(f"{self.html}: a page to look at in a browser")
-        if self.csv is not None:
-            report.write_csv(results, self.csv)
-            print(f"{self.csv}: one line a run")
-        if self.tables is not None:
-            tables.write(results, self.tables, title=self.title)
-            print(f"{self.tables}: tables over seeds")
-        if self.aggregate is not None:
-            aggregate.plot(results, self.aggregate)
-            print(f"{self.aggregate}: interquartile mean over tasks and seeds")
-        if self.record is not None:
-            record.record(results, self.record)
-            print(f"{self.record}: compact records of {len(results)} runs")
+        for path, write, what in files:
+            if path is not None:
+                write(results, path)
+                print(f"{path}: {what}")
         return 0
 
 
@@ -335,8 +342,6 @@ COMMANDS: dict[str, Callable[..., object]] = {
     command.__name__.lower(): command
     for command in (Train, Resume, Eval, Watch, Report, Sweep, Reproduce, Bench, Tasks, Demo)
 }
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""What a full disk says where nobody expected to write, as when compiled kernels are kept."""
 DESCRIPTION = "BeBold (NovelD): exploration under sparse rewards. `bebold COMMAND --help` says more of each command."
 
 
@@ -374,7 +379,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in NO_ROOM:  # where nobody expected to write, as when compiled kernels are kept
             raise
         return _complain(f"{error.strerror}: make room and try again", 1)
     except (MemoryError, RuntimeError) as error:

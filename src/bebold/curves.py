@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bebold.checkpoint import replacing
+from bebold.errors import UsageError
 from bebold.experiments.published import IN_A_ROW, SHARE, published_return
 from bebold.groups import OF_THE_BEST, Groups, any_gave_up, group, solved_at
 from bebold.report import Result
@@ -50,6 +51,9 @@ LABEL_LINES = ((0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1,
 BAND = 3
 """From so many seeds on a band shows their spread; fewer are drawn as thin lines."""
 
+PICTURES = (".png", ".svg", ".pdf")
+"""Endings of pictures that can be written."""
+
 MARGIN = 0.03
 """Of return, above and below what can be shown."""
 HIGHEST = 1.0 + MARGIN
@@ -64,10 +68,11 @@ PAPER: Style = {"color": "#444444", "linestyle": (0, (4, 3))}
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """One PNG: a panel a task, a colour a method, a thick line the mean over its seeds, a band their range.
+    """One picture: a panel a task, a colour a method, a thick line the mean over its seeds, a band their range.
 
     Raises
     ------
+    UsageError : see `check_picture`
     RunError : `path` cannot be written
     """
     groups = group(results)
@@ -259,15 +264,28 @@ def add_key(figure: Figure, panels: Sequence[Axes], caption: str) -> None:
     key.get_title().set_multialignment("center")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG.
+def check_picture(path: Path) -> None:
+    """Refuse a file that `save` could not write, before anything is drawn for it.
 
     Raises
     ------
+    UsageError : it has none of the endings in `PICTURES`
+    """
+    if path.suffix.lower() not in PICTURES:
+        raise UsageError(f"'{path}' has none of the endings {', '.join(PICTURES)}; name a picture that has one")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure in the format that the ending of `path` names.
+
+    Raises
+    ------
+    UsageError : see `check_picture`
     RunError : `path` cannot be written
     """
+    check_picture(path)
     image = io.BytesIO()
-    figure.savefig(image, format="png")
+    figure.savefig(image, format=path.suffix[1:].lower())
     with replacing(path) as file:
         file.write(image.getvalue())
 

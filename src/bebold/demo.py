@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from bebold import curves, report
-from bebold.config import TrainConfig
 from bebold.evaluation import TEST_LEVELS, TEST_SEED, load_policy
 from bebold.judge import judge
+from bebold.presets import preset
 from bebold.runs import holds_run, run_folder
 from bebold.training import resume, train
 from bebold.video import record_episode, write_video
 
-CONFIG = TrainConfig(task="KCS3R3", method="bebold", total_steps=6_000_000, stop_when_solved=True)
+CONFIG = replace(preset(task="KCS3R3"), stop_when_solved=True)
 EPISODES = 3
 """Shown in the GIF."""
 

@@ -1,10 +1,15 @@
 """What can go wrong outside this package. Each message is one sentence that names the mend."""
 
 import difflib
+import errno
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What a system call says of a full disk, or of one that nothing can be written to."""
 
 
 class UsageError(ValueError):
@@ -20,6 +25,20 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(words in str(error) for words in ("out of memory", "can't allocate"))
 
 
+def read_text(path: Path) -> str:
+    """The text of a file, whatever bytes are in it.
+
+    Raises
+    ------
+    RunError : it cannot be read
+    """
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = error.strerror or error
+        raise RunError(f"cannot read {path} ({reason}); mend its permissions or restore it") from None
+
+
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
     """The entry of this name.
 
@@ -28,6 +47,7 @@ def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
     UsageError : there is none; says which is close, or all
     """
     if name not in table:
-        close = difflib.get_close_matches(name, table) or list(table)
-        raise UsageError(f"there is no {kind} '{name}'; did you mean {' or '.join(close)}?")
+        close = difflib.get_close_matches(name, table)
+        mend = f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(table)}"
+        raise UsageError(f"there is no {kind} '{name}'; {mend}")
     return table[name]

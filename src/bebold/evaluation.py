@@ -154,6 +154,8 @@ def load_policy(source: Path | str) -> tuple[Policy, TrainConfig]:
             f"{source} holds no trained policy; name a run folder or a .safetensors file, or a task with --pretrained"
         )
     weights, metadata = checkpoint.load_weights(path)
+    if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+        raise RunError(f"{path} holds numbers that are not finite; resume the run to write it anew")
     try:
         config = from_dict(TrainConfig, json.loads(metadata["config"]), str(path))
         validate(config)

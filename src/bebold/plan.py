@@ -13,7 +13,7 @@ import yaml
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.presets import PRESETS, preset
-from bebold.settings import flat, from_dict
+from bebold.settings import flat, from_dict, validate
 
 
 def read_sweep(path: Path) -> list[TrainConfig]:
@@ -53,7 +53,12 @@ def read_sweep(path: Path) -> list[TrainConfig]:
             raise UsageError(f"{source} has an empty list, and so asks for no run; give it a value")
         for values in combinations:
             config = from_dict(TrainConfig, _merge(_base(values, source), values), source)
-            configs.append(replace(config, label=_fill_in(config.label, config, source)))
+            config = replace(config, label=_fill_in(config.label, config, source))
+            try:
+                validate(config)
+            except UsageError as error:
+                raise UsageError(f"{source}: {error}") from None
+            configs.append(config)
     return configs
 
 

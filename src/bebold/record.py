@@ -34,8 +34,21 @@ def record(results: Sequence[Result], root: Path) -> list[Path]:
 
     Raises
     ------
-    UsageError : a record would take the place of its run, or two runs have one place; nothing is written
+    UsageError : see `places`; nothing is written
     RunError : they cannot be written
+    """
+    found = places(results, root)
+    for folder, result in found.items():
+        _write(result, folder)
+    return list(found)
+
+
+def places(results: Sequence[Result], root: Path) -> dict[Path, Result]:
+    """Where the record of each run goes.
+
+    Raises
+    ------
+    UsageError : a record would take the place of its run, or two runs have one place
     """
     places: dict[Path, Result] = {}
     for result in results:
@@ -45,9 +58,7 @@ def record(results: Sequence[Result], root: Path) -> list[Path]:
         if folder in places:
             raise UsageError(f"{places[folder].folder} and {result.folder} have one record, {folder}; keep them apart")
         places[folder] = result
-    for folder, result in places.items():
-        _write(result, folder)
-    return list(places)
+    return places
 
 
 def _write(result: Result, folder: Path) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 
 from bebold.checkpoint import replacing
 from bebold.config import TrainConfig
-from bebold.errors import UsageError
+from bebold.errors import UsageError, read_text
 from bebold.experiments.published import gives_up, published_return, solved_threshold, steps_to_solve
 from bebold.gridworld.tasks import find_task
-from bebold.runs import read_metrics, verdict_file
+from bebold.runs import holds_run, read_metrics, verdict_file
 from bebold.settings import commits, read_about, read_config, totals_before
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def read_result(folder: Path) -> Result:
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """The run folders among `paths` and below them.
+    """The run folders among `paths` and below them, but for runs that never began.
 
     Raises
     ------
@@ -161,7 +161,8 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
         raise UsageError("name run folders, or folders that hold some, such as: bebold report runs")
     folders: dict[Path, None] = {}
     for path in paths:
-        below = [path] if (path / "config.yaml").exists() else sorted(p.parent for p in path.rglob("config.yaml"))
+        found = [path] if (path / "config.yaml").exists() else sorted(p.parent for p in path.rglob("config.yaml"))
+        below = [folder for folder in found if holds_run(folder)]
         if not below:
             raise UsageError(f"there is no run in {path}; give folders that `bebold train` made")
         folders |= dict.fromkeys(below)
@@ -256,10 +257,10 @@ def _read_verdict(path: Path, steps: int) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        verdict = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        verdict = json.loads(read_text(path))
         numbers = [verdict["return_mean"], verdict.get("return_std", 0.0), verdict.get("solved", 0.0)]
         if (
-            not all(isinstance(number, int | float) for number in numbers)
+            not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
             or type(verdict.get("episodes", 0)) is not int
         ):
             raise TypeError

@@ -20,7 +20,7 @@ from torch import Tensor
 import bebold
 from bebold import checkpoint, maps
 from bebold.config import TrainConfig
-from bebold.errors import RunError, UsageError
+from bebold.errors import RunError, UsageError, read_text
 from bebold.events import EventFile
 from bebold.gridworld.tasks import find_task
 from bebold.settings import commits, origin, read_about, read_config, source_commit, to_yaml, totals_before
@@ -190,7 +190,10 @@ class Run:
         paths = _checkpoints(self.folder)
         for path in reversed(paths):
             try:
-                return checkpoint.load(path)
+                state = checkpoint.load(path)
+                if type(state.get("steps")) is not int or not 0 <= state["steps"] < 2**63:
+                    raise RunError(f"{path} does not say after how many steps it was written; use an older checkpoint")
+                return state
             except RunError as error:
                 _log.warning("%s", error)
                 self._unreadable.add(path)
@@ -208,6 +211,8 @@ class Run:
         """Cut the metrics back to `steps`, the checkpoint's (-1: to nothing); TensorBoard hides the rest."""
         path = self.folder / "metrics.jsonl"
         self._close_logs()
+        if not path.exists():
+            return
         kept = [record for record in read_records(path) if record["steps"] <= steps]
         with checkpoint.replacing(path) as file:
             file.writelines(json.dumps(record).encode() + b"\n" for record in kept)
@@ -270,11 +275,11 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file, without any that is no record, such as one that a killed process half wrote."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    records = [_as_record(line) for line in lines]
-    for number, record in enumerate(records[:-1], start=1):  # the last may just be being written
-        if record is None:
-            _log.warning("%s: line %d is no record of metrics and is left out", path, number)
+    records = [_as_record(line) for line in read_text(path).splitlines()]
+    bad = [number for number, record in enumerate(records[:-1], start=1) if record is None]  # the last may be half done
+    if bad:
+        others = f" and {len(bad) - 1} more" if bad[1:] else ""
+        _log.warning("%s: line %d%s is no record of metrics and is left out", path, bad[0], others)
     return [record for record in records if record is not None]
 
 

@@ -18,7 +18,7 @@ import yaml
 
 import bebold
 from bebold.config import HUBER_DELTA, USUAL_HUBER_DELTA, Architecture, TrainConfig
-from bebold.errors import UsageError
+from bebold.errors import UsageError, read_text
 from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
 
@@ -182,7 +182,7 @@ def _text(folder: Path) -> str:
     path = folder / "config.yaml"
     if not path.is_file():
         raise UsageError(f"there is no run in {folder}; give a folder that `bebold train` made")
-    return path.read_text(encoding="utf-8", errors="replace")
+    return read_text(path)
 
 
 def _content(text: str, source: str) -> dict[str, Any]:

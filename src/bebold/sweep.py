@@ -150,7 +150,7 @@ def is_done(config: TrainConfig, root: Path, levels: int) -> bool:
     RunError : what its folder holds cannot be read
     """
     job = _Job(resolve(config), run_folder(config, root), levels)
-    _refuse_clashes([job])
+    job.refuse_another()
     return job.done()
 
 
@@ -159,7 +159,7 @@ def results_of(configs: Sequence[TrainConfig], roots: Sequence[Path], levels: in
 
     Warns of run folders that hold something else.
     """
-    results = []
+    results, left_out = [], []
     for config in configs:
         for root in roots:
             try:
@@ -167,7 +167,10 @@ def results_of(configs: Sequence[TrainConfig], roots: Sequence[Path], levels: in
                     results.append(read_result(run_folder(config, root)))
                     break
             except (UsageError, RunError) as error:
-                _log.warning("left out of the tables: %s", error)
+                left_out.append(str(error))
+    if left_out:
+        others = f"; {len(left_out) - 1} more are not these runs either" if left_out[1:] else ""
+        _log.warning("left out of the tables: %s%s", left_out[0], others)
     return results
 
 
@@ -203,6 +206,17 @@ class _Job:
     def done(self) -> bool:
         """Whether it is trained and judged."""
         return _trained(self.config, self.folder) and not _missing_verdicts(self.config, self.folder, self.levels)
+
+    def refuse_another(self) -> None:
+        """Refuse a folder that holds a run with other settings.
+
+        Raises
+        ------
+        UsageError : says which setting
+        """
+        there = resolve(read_config(self.folder)) if holds_run(self.folder) else self.config
+        for name, found, asked in differences(there, self.config, FREE):
+            raise UsageError(f"{self.folder} holds a run with {name} {found!r}, not {asked!r}")
 
     @property
     def title(self) -> str:
@@ -270,7 +284,8 @@ class _Job:
         with (self.folder / LOG).open("rb") as log:
             log.seek(self.logged)
             lines = log.read().decode(errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+        return said.removeprefix("bebold: ")
 
 
 class _Display:
@@ -279,7 +294,8 @@ class _Display:
     def __init__(self, jobs: Sequence[_Job], waiting: Sequence[_Job], at_once: int, quiet: bool):
         self.total, self.done, self.failed = len(jobs), len(jobs) - len(waiting), 0
         steps = sum(job.config.total_steps for job in jobs) / 1e6
-        self.plan = f"{len(jobs)} runs, {steps:,.0f} M steps in all, {at_once} at a time"
+        runs = "1 run" if len(jobs) == 1 else f"{len(jobs)} runs"
+        self.plan = f"{runs}, {steps:,.{0 if steps >= 10 else 1}f} M steps in all, {at_once} at a time"
         self.plain = quiet or not sys.stderr.isatty()
         self._live: Any = None
 
@@ -390,10 +406,9 @@ def _refuse_clashes(jobs: Sequence[_Job]) -> None:
         if job.folder in taken:
             raise UsageError(f"two runs would share the folder {job.folder}; give one of them a label")
         taken[job.folder] = job
-        if not holds_run(job.folder):
-            continue
-        for name, there, asked in differences(resolve(read_config(job.folder)), job.config, FREE):
+        try:
+            job.refuse_another()
+        except UsageError as error:
             raise UsageError(
-                f"{job.folder} holds a run with {name} {there!r}, not {asked!r}; move it away, or make these runs in "
-                "another folder or under another label"
-            )
+                f"{error}; move it away, or make these runs in another folder or under another label"
+            ) from None

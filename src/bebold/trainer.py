@@ -207,7 +207,9 @@ class Trainer:
 
     def parts(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What each worker needs of a state, in order of rank."""
-        shards = state["collectors"]
+        shards = state.get("collectors")
+        if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
+            raise RunError("the checkpoint does not say what its workers collect; train anew with another --root")
         if len(shards) != self.workers.size:
             raise RunError(f"the checkpoint is of {len(shards)} workers; set workers to that in config.yaml")
         return [{**state, "collectors": [shard]} for shard in shards]

@@ -44,7 +44,7 @@ def train(config: TrainConfig, *, root: Path | str = "runs", quiet: bool = False
         _check(config)
         config = resolve(config)
         with Run.create(config, Path(root)) as run:
-            _lead(run, None, workers, quiet)
+            _lead(run, config, None, workers, quiet)
         return run.folder
 
 
@@ -89,9 +89,7 @@ def resume(
                 )
             if config.total_steps != run.config.total_steps and taken:
                 run.note_total(taken, config.total_steps)
-            run.write_config(config)
-            run.rewind(-1 if saved is None else saved["steps"])
-            _lead(run, saved, workers, quiet)
+            _lead(run, config, saved, workers, quiet)
         return run.folder
 
 
@@ -142,9 +140,8 @@ def _save(trainer: Trainer, run: Run | None) -> None:
             observer.write(run.folder)
 
 
-def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet: bool) -> None:
+def _lead(run: Run, config: TrainConfig, saved: dict[str, Any] | None, workers: Workers | None, quiet: bool) -> None:
     """Rank 0: start the others unless they are there, train, write the run folder."""
-    config = run.config
     with ExitStack() as stack:
         stack.enter_context(prepared_process())
         peers = workers or Workers(0, config.workers)
@@ -155,6 +152,9 @@ def _lead(run: Run, saved: dict[str, Any] | None, workers: Workers | None, quiet
         if saved is not None:
             parts = trainer.parts(saved | {"asked_at": run.asked_at})
             trainer.restore(parts[0])
+        # Only now that what was saved has turned out to fit.
+        run.write_config(config)
+        run.rewind(-1 if saved is None else saved["steps"])
         if trainer.finished and not quiet:
             log.warning(f"{run.folder} was finished, at {trainer.steps:,} steps; with total_steps it goes on")
         if workers is None:

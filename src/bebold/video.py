@@ -121,9 +121,9 @@ def check_video(path: Path) -> None:
     ------
     UsageError : its ending is neither `.gif` nor `.mp4`, or it is an MP4 and imageio-ffmpeg is not installed
     """
-    if path.suffix not in (".gif", ".mp4"):
-        raise UsageError(f"{path} ends neither in .gif nor in .mp4; name one that does")
-    if path.suffix == ".mp4":
+    if path.suffix.lower() not in (".gif", ".mp4"):
+        raise UsageError(f"'{path}' ends neither in .gif nor in .mp4; name one that does")
+    if path.suffix.lower() == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401
         except ImportError:
@@ -143,7 +143,7 @@ def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -
     import imageio.v3 as imageio
 
     check_video(path)
-    if path.suffix == ".gif":
+    if path.suffix.lower() == ".gif":
         content = as_gif(frames, fps=fps)
     else:
         buffer = io.BytesIO()

@@ -55,7 +55,7 @@ def make_envs(
         if not is_known(str(id)):
             raise
         if full_grid:
-            raise ValueError(f"Only MiniGrid tasks have a full grid; make {id} without full_grid.") from None
+            raise ValueError(f"only MiniGrid tasks have a full grid; make {id} without full_grid") from None
         return make_other_envs(str(id), num_envs, seed=seed, fixed_seed=fixed_seed, max_episode_steps=max_episode_steps)
     from bebold.gridworld.vector import MiniGridVectorEnv
 

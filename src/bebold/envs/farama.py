@@ -30,7 +30,7 @@ class FaramaVectorEnv(VectorEnv):
     ) -> None:
         self.envs: list[Any] = []  # closed even if the rest fails
         if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, not {num_envs}.")
+            raise ValueError(f"num_envs must be at least 1, not {num_envs}")
         self.task = task
         self.num_envs = num_envs
         self.full_grid = full_grid

@@ -25,9 +25,9 @@ def make_other_envs(
 ) -> VectorEnv:
     """`num_envs` copies of a Gymnasium environment, stepped one after the other."""
     if num_envs < 1:
-        raise ValueError(f"num_envs must be at least 1, not {num_envs}.")
+        raise ValueError(f"num_envs must be at least 1, not {num_envs}")
     if max_episode_steps < 0:
-        raise ValueError(f"max_episode_steps must not be negative; {max_episode_steps} is.")
+        raise ValueError(f"max_episode_steps must not be negative; {max_episode_steps} is")
 
     def make() -> gymnasium.Env:
         env = gymnasium.make(id)
@@ -55,7 +55,7 @@ class DictObservation(gymnasium.Wrapper):
             self._name = "image" if len(space.shape) == 3 and space.dtype == np.uint8 else "vector"
             space = spaces.Dict({self._name: space})
         if not isinstance(space, spaces.Dict):
-            raise ValueError(f"Observations of {env.spec and env.spec.id} are {space}; a Box or a Dict is needed.")
+            raise ValueError(f"observations of {env.spec and env.spec.id} are {space}; a Box or a Dict is needed")
         numbers = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
         self._entries: dict[str, spaces.Space] = {
             name: entry for name, entry in space.items() if isinstance(entry, numbers)

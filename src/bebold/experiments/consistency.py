@@ -8,30 +8,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bebold.config import IntrinsicConfig, TrainConfig
+from bebold.config import AMIGoConfig, IntrinsicConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 
 EASY = "MiniGrid-KeyCorridorS3R1-v0"
 STEPS = {"KCS3R3": 6_000_000, "MRN7S8": 6_000_000, EASY: 4_000_000}
 """Environment steps of each run: long after BeBold has solved the task."""
-METHODS = ("bebold", "episodic", "ride", "amigo")
-"""The paper's three, and BeBold's restriction alone, which never tires: what it pays is what novelty took away. AMIGo
-learns the smallest KeyCorridor alone, where even chance finds the ball."""
+LASTING = IntrinsicConfig(coefficient_decay="none")
+ARMS = tuple(
+    TrainConfig(method=method, label=f"{method}-long", intrinsic=LASTING) for method in ("bebold", "episodic", "ride")
+)
+"""Two of the paper's three, and BeBold's restriction alone, which never tires: what it pays is what novelty took
+away."""
+JUDGED = replace(LASTING, amigo=AMIGoConfig(solved_reward=None))
+EASY_ARMS = (
+    TrainConfig(method="amigo", label="amigo-long", intrinsic=LASTING),
+    TrainConfig(method="amigo", label="amigo-judged-long", intrinsic=JUDGED),
+)
+"""AMIGo learns the smallest KeyCorridor alone, where even chance finds the ball: as everywhere here, and with a teacher
+whose goals are judged where the task was solved, too."""
 
 _RUNS = tuple(
-    TrainConfig(
-        task=task,
-        method=method,
-        label=f"{method}-long",
-        seed=seed,
-        total_steps=steps,
-        workers=1,
-        intrinsic=IntrinsicConfig(coefficient_decay="none"),
-    )
+    replace(arm, task=task, seed=seed, total_steps=steps, workers=1)
     for seed in REPORTED_SEEDS[:2]
     for task, steps in STEPS.items()
-    for method in METHODS
-    if method != "amigo" or task == EASY
+    for arm in (ARMS + EASY_ARMS if task == EASY else ARMS)
 )
 
 CONSISTENCY = Experiment(

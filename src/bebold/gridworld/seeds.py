@@ -18,7 +18,7 @@ def seeds_of_envs(seed: Seed, num_envs: int) -> list[int | None]:
     else:
         seeds = [None if one is None else int(one) for one in seed]
     if len(seeds) != num_envs:
-        raise ValueError(f"reset got {len(seeds)} seeds for {num_envs} environments.")
+        raise ValueError(f"reset got {len(seeds)} seeds for {num_envs} environments")
     if any(one is not None and one < 0 for one in seeds):
-        raise ValueError("Seeds must not be negative.")
+        raise ValueError("seeds must not be negative")
     return seeds

@@ -81,20 +81,20 @@ class State:
 def _check_layout(task: Task, saved: dict[str, np.ndarray], own: dict[str, np.ndarray]) -> None:
     """Refuse arrays of another task, another number of environments, or other kinds than our `own`."""
     if saved.keys() != own.keys():
-        raise UsageError(f"A saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}.")
+        raise UsageError(f"a saved state has the arrays {', '.join(own)}, not {', '.join(map(str, saved))}")
     for name, value in saved.items():
         if (value.dtype, value.ndim) != (own[name].dtype, own[name].ndim):
             raise UsageError(
-                f"The saved array {name!r} is {value.dtype} {value.shape}, not {own[name].dtype} {own[name].shape}."
+                f"the saved array {name!r} is {value.dtype} {value.shape}, not {own[name].dtype} {own[name].shape}"
             )
     saved_id = saved["task"].tobytes().decode(errors="replace")
     if saved_id != task.id:
-        raise UsageError(f"This state was saved from {saved_id}, not from {task.id}.")
+        raise UsageError(f"this state was saved from {saved_id}, not from {task.id}")
     if len(saved["agent"]) != len(own["agent"]):
-        raise UsageError(f"This state has {len(saved['agent'])} environments, not {len(own['agent'])}.")
+        raise UsageError(f"this state has {len(saved['agent'])} environments, not {len(own['agent'])}")
     for name, value in saved.items():
         if value.shape != own[name].shape:
-            raise UsageError(f"The saved array {name!r} has the shape {value.shape}, not {own[name].shape}.")
+            raise UsageError(f"the saved array {name!r} has the shape {value.shape}, not {own[name].shape}")
 
 
 def _check_values(task: Task, saved: dict[str, np.ndarray]) -> None:
@@ -123,8 +123,8 @@ def _check_values(task: Task, saved: dict[str, np.ndarray]) -> None:
     possible |= {name: value.view(np.uint8) <= 1 for name, value in saved.items() if value.dtype == np.bool_}
     damaged = [name for name, values in possible.items() if not values.all()]
     if damaged:
-        raise UsageError(f"The saved array {damaged[0]!r} holds values no {task.id} can have: it is damaged.")
+        raise UsageError(f"the saved array {damaged[0]!r} holds values no {task.id} can have: it is damaged")
     if saved["started"][0] and not saved["seeded"].all():
-        raise UsageError("The saved state is damaged: a game was started without random numbers.")
+        raise UsageError("the saved state is damaged: a game was started without random numbers")
     if (saved["elapsed"] >= task.max_steps)[~saved["ended"]].any():
-        raise UsageError("The saved state is damaged: an episode goes on after its last step.")
+        raise UsageError("the saved state is damaged: an episode goes on after its last step")

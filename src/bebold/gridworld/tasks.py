@@ -86,11 +86,11 @@ def multi_room(rooms: int, largest_room: int) -> Task:
     """
     if largest_room not in MOST_ROOMS:
         sizes = f"{min(MOST_ROOMS)} to {max(MOST_ROOMS)}"
-        raise UsageError(f"The largest room of a MultiRoom has {sizes} cells a side, not {largest_room}.")
+        raise UsageError(f"the largest room of a MultiRoom has {sizes} cells a side, not {largest_room}")
     most = MOST_ROOMS[largest_room]
     if not 1 <= rooms <= most:
         raise UsageError(
-            f"A MultiRoom with rooms of up to {largest_room} cells a side has 1 to {most} rooms, not {rooms}."
+            f"a MultiRoom with rooms of up to {largest_room} cells a side has 1 to {most} rooms, not {rooms}"
         )
     task = _multi_room(f"MultiRoom-N{rooms}-S{largest_room}-v0", rooms, largest_room)
     known = _BY_NAME.get(task.id, task)
@@ -237,7 +237,7 @@ def find_task(name: str | Task) -> Task:
     by_lower_case = {known.lower(): known for known in _BY_NAME}
     close = difflib.get_close_matches(bare.lower(), by_lower_case, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(by_lower_case[match] for match in close)}? " if close else ""
-    raise UnknownTask(f"Unknown task {name!r}: {hint}`bebold tasks` lists the MiniGrid tasks there are.")
+    raise UnknownTask(f"unknown task {name!r}: {hint}`bebold tasks` lists the MiniGrid tasks there are")
 
 
 def has_repaired(name: str | Task) -> bool:
@@ -284,7 +284,7 @@ def _unregistered_spec(task: Task) -> Any:
     from gymnasium.envs.registration import EnvSpec
 
     if task.family != "multi_room":
-        raise UnknownTask(f"The installed minigrid does not register {task.id}.")
+        raise UnknownTask(f"the installed minigrid does not register {task.id}")
     numbers = dict(task.parameters)
     arguments = {
         "minNumRooms": numbers["fewest_rooms"],

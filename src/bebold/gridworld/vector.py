@@ -54,9 +54,9 @@ class MiniGridVectorEnv(VectorEnv):
         render_mode: str | None = None,
     ) -> None:
         if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, not {num_envs}.")
+            raise ValueError(f"num_envs must be at least 1, not {num_envs}")
         if max_episode_steps < 0:
-            raise ValueError(f"max_episode_steps must not be negative; {max_episode_steps} is.")
+            raise ValueError(f"max_episode_steps must not be negative; {max_episode_steps} is")
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f'render_mode must be None or "rgb_array", not {render_mode!r}.')
         self.task = find_task(task)
@@ -134,10 +134,10 @@ class MiniGridVectorEnv(VectorEnv):
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
             raise ValueError(
                 f"reset_mask must be a boolean array of shape ({self.num_envs},) with at least one True, "
-                f"not {mask.dtype} of shape {mask.shape}."
+                f"not {mask.dtype} of shape {mask.shape}"
             )
         if not self._state.started[0] and not mask.all():
-            raise ValueError("The first reset must be of all environments: leave reset_mask out.")
+            raise ValueError("the first reset must be of all environments: leave reset_mask out")
         return np.array(mask)
 
     def _elapsed(self, options: dict[str, Any] | None) -> np.ndarray:
@@ -146,7 +146,7 @@ class MiniGridVectorEnv(VectorEnv):
         if not whole or elapsed.min() < 0 or elapsed.max() >= self.max_episode_steps:
             raise ValueError(
                 f"elapsed must be {self.num_envs} integers from 0 to {self.max_episode_steps - 1}, "
-                f"not {elapsed.dtype} of shape {elapsed.shape}."
+                f"not {elapsed.dtype} of shape {elapsed.shape}"
             )
         return elapsed
 
@@ -160,7 +160,7 @@ class MiniGridVectorEnv(VectorEnv):
     def step(self, actions: Any) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, Info]:
         """Play `actions` int [B]; return observations, `reward` float64 [B], two flags bool [B], info."""
         if not self._state.started[0]:
-            raise RuntimeError("Call reset() before step().")
+            raise RuntimeError("call reset() before step()")
         played = self._checked_actions(actions)
         resetting = self._state.ended
         if resetting.any():
@@ -185,11 +185,11 @@ class MiniGridVectorEnv(VectorEnv):
     def _checked_actions(self, actions: Any) -> np.ndarray:
         given = np.asarray(actions)
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
-            raise ValueError(f"step needs {self.num_envs} integer actions, not {given.dtype} of shape {given.shape}.")
+            raise ValueError(f"step needs {self.num_envs} integer actions, not {given.dtype} of shape {given.shape}")
         played = np.ascontiguousarray(given, dtype=np.int64)
         wrong = kernels.first_invalid_action(played, self._state.ended)
         if wrong >= 0:
-            raise ValueError(f"Action {given[wrong]} of environment {wrong} is not between 0 and 6.")
+            raise ValueError(f"action {given[wrong]} of environment {wrong} is not between 0 and 6")
         return played
 
     def _start_levels(self, mask: np.ndarray) -> None:
