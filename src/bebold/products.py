@@ -12,7 +12,8 @@ from torch import Tensor, nn
 @cache
 def product_dtype() -> torch.dtype:
     """The type large products run in: bfloat16 where the processor multiplies it natively, else float32."""
-    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+    native = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)  # not part of torch's promised interface
+    return torch.bfloat16 if native() else torch.float32
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

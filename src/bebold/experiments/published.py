@@ -51,10 +51,10 @@ SHARE = 0.95
 IN_A_ROW = 3
 """Evaluations in a row that must reach it."""
 
-LAST = 4
-"""Evaluations that tell whether a run has hope."""
+HOPELESS_EVALUATIONS = 4
+"""How many of the last evaluations tell whether a run has hope."""
 
-NOTHING = 0.02
+HOPELESS_RETURN = 0.02
 """The mean return that is none: luck finds a reward here and there, as it does for an agent that plays by chance."""
 
 
@@ -93,9 +93,9 @@ def steps_to_solve(steps: Sequence[int], returns: Sequence[float], threshold: fl
 def gives_up(config: TrainConfig, steps: int, evaluations: Iterable[tuple[int, float]], asked_at: int = 0) -> bool:
     """Whether a run stops after `steps`, short of its total, as its last evaluations earned nothing.
 
-    `evaluations` are steps and mean return of each. `LAST` of them, after more was asked for at `asked_at` steps,
-    decide: their mean is `NOTHING` or less.
+    `evaluations` are steps and mean return of each. `HOPELESS_EVALUATIONS` of them, after more was asked for at
+    `asked_at` steps, decide: their mean is `HOPELESS_RETURN` or less.
     """
-    last = [value for step, value in evaluations if step > asked_at][-LAST:]
-    hopeless = len(last) == LAST and sum(last) / LAST <= NOTHING
+    last = [value for step, value in evaluations if step > asked_at][-HOPELESS_EVALUATIONS:]
+    hopeless = len(last) == HOPELESS_EVALUATIONS and sum(last) / HOPELESS_EVALUATIONS <= HOPELESS_RETURN
     return hopeless and 0 < config.give_up_at <= steps < config.total_steps
