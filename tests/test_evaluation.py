@@ -6,6 +6,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
+from gymnasium.vector import VectorEnv
+from minigrid.minigrid_env import MiniGridEnv
 
 from bebold import checkpoint, judge
 from bebold.config import NetworkConfig, TrainConfig
@@ -86,6 +88,18 @@ def test_playing_in_one_batch_is_playing_alone():
     together = play(policy, make_envs(task, 6), range(6), greedy=True)
     alone = [play(policy, make_envs(task, 1), [seed], greedy=True).returns[0] for seed in range(6)]
     assert together.returns.tolist() == alone
+
+
+def test_environments_are_closed_though_playing_fails(monkeypatch):
+    closed = []
+    monkeypatch.setattr(MiniGridEnv, "close", lambda env: closed.append(env))
+    monkeypatch.delattr(VectorEnv, "__del__")  # which would close them as garbage
+    task = "MiniGrid-Empty-5x5-v0"
+    policy = make_policy(TrainConfig(task=task, network=SMALL), make_envs(task, 1))
+    del policy.torso
+    with pytest.raises(AttributeError, match="torso"):
+        evaluate(policy, task, episodes=2)
+    assert len(set(closed)) == len(closed) == 2
 
 
 def test_training_never_sees_the_levels_it_is_judged_on():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 import torch
+from minigrid.minigrid_env import MiniGridEnv
 
 from bebold import video
 from bebold.config import TrainConfig
@@ -18,26 +21,35 @@ from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import RunError, UsageError
 from bebold.evaluation import make_policy, play
 from bebold.gridworld.tasks import make_farama
+from bebold.networks import Policy
 
 RIGHT, FORWARD, PICK_UP, TOGGLE = 1, 2, 3, 5
 
 
-class Scripted:
+class Scripted(Policy):
     """Plays a list of actions over and over, and notes what it was shown."""
 
-    needs = observes = frozenset({"image", "direction"})
-    guide = None
+    needs = frozenset({"image", "direction"})
 
     def __init__(self, *actions: int):
+        super().__init__()
         self.actions = actions
+        self.resting = False
         self.seen: list[dict[str, Any]] = []
 
     def initial_state(self, num_envs: int) -> torch.Tensor:
         return torch.zeros(num_envs, 1)
 
-    def act(
-        self, obs: Any, state: torch.Tensor, starts: torch.Tensor, *, greedy: bool, generator: Any
-    ) -> SimpleNamespace:
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        self.resting = True
+        try:
+            yield
+        finally:
+            self.resting = False
+
+    def act(self, obs: Any, state: torch.Tensor, starts: torch.Tensor, *, greedy: bool, generator: Any) -> Any:
+        assert self.resting
         self.seen.append({**obs, "starts": starts.clone(), "state": state.clone(), "greedy": greedy})
         action = self.actions[int(state) % len(self.actions)]
         return SimpleNamespace(action=torch.tensor([action]), state=state + 1)
@@ -75,10 +87,33 @@ def test_a_reward_is_told() -> None:
 
 
 def test_frames_fit_and_the_last_is_held() -> None:
-    frames = video.record_episode(Scripted(RIGHT), "MRN7S8", seed=0, max_frames=4)
+    frames, earned = video.record_episode(Scripted(RIGHT), "MRN7S8", seed=0, max_frames=4)
+    assert len(frames) == 4 and earned is None
+    frames = video.held(frames)
     assert len(frames) == 4 + video.HOLD - 1
     assert all(frame.dtype == np.uint8 and frame.shape == (400, 400, 3) for frame in frames)
     assert not np.array_equal(frames[0], frames[1]) and np.array_equal(frames[3], frames[-1])
+
+
+def test_wherever_an_episode_breaks_off_its_environment_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[MiniGridEnv] = []
+    monkeypatch.setattr(MiniGridEnv, "close", lambda env: closed.append(env))
+    kept = []  # else what nobody closes would be closed as garbage
+    play_episode = video.play_episode
+    monkeypatch.setattr(video, "play_episode", lambda *a, **k: kept.append(play_episode(*a, **k)) or kept[-1])
+    task, policy = "MiniGrid-Empty-5x5-v0", Scripted(FORWARD, FORWARD, RIGHT, FORWARD, FORWARD)
+    for most, number, earned in ((2000, 6, pytest.approx(0.955)), (6, 6, pytest.approx(0.955)), (5, 5, None)):
+        frames, found = video.record_episode(policy, task, seed=0, max_frames=most)
+        assert (len(frames), found) == (number, earned)
+
+    def interrupted(moment: video.Moment) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(video, "draw", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        video.show_in_terminal(policy, task, seed=0)
+    assert len(set(closed)) == len(closed) == len(kept) == 4
+    assert not policy.resting
 
 
 def test_a_gif_is_written(tmp_path: Path) -> None:

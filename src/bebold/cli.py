@@ -117,7 +117,7 @@ class Watch:
 
     def run(self) -> int:
         from bebold.evaluation import TEST_SEED, load_policy
-        from bebold.video import check_video, record_episode, show_in_terminal, write_video
+        from bebold.video import check_video, held, record_episode, show_in_terminal, write_video
 
         if self.episodes < 1 or not 0 <= self.level <= MOST_LEVELS or not 0.1 <= self.fps <= 100:
             raise UsageError(
@@ -133,7 +133,8 @@ class Watch:
             for seed in seeds:
                 show_in_terminal(policy, config.task, seed=seed, greedy=self.greedy, fps=self.fps)
             return 0
-        frames = [f for seed in seeds for f in record_episode(policy, config.task, seed=seed, greedy=self.greedy)]
+        episodes = [record_episode(policy, config.task, seed=seed, greedy=self.greedy) for seed in seeds]
+        frames = [frame for episode, _ in episodes for frame in held(episode)]
         write_video(frames, out, fps=self.fps)
         print(f"{out}: {self.episodes} episode{'s' * (self.episodes > 1)}, {len(frames)} frames")
         return 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -76,8 +77,8 @@ def evaluate(
             envs = make_farama_envs(task, len(seeds), full_grid=full_grid, autoreset=False)
         else:
             envs = make_envs(task, len(seeds), full_grid=full_grid)
-        played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
-        envs.close()
+        with closing(envs):
+            played = play(policy, envs, seeds, greedy=greedy, action_seed=first)
         returns.append(played.returns)
         lengths.append(played.lengths)
     return Evaluation(np.concatenate(returns), np.concatenate(lengths))
@@ -86,38 +87,46 @@ def evaluate(
 def play(
     policy: Policy, envs: VectorEnv, seeds: Sequence[int], *, greedy: bool = False, action_seed: int = 0
 ) -> Evaluation:
+    """Play one episode in each of `B` environments, as `play_steps` does."""
+    *_, (played, _) = play_steps(policy, envs, seeds, greedy=greedy, action_seed=action_seed)
+    return played
+
+
+def play_steps(
+    policy: Policy, envs: VectorEnv, seeds: Sequence[int], *, greedy: bool = False, action_seed: int = 0
+) -> Generator[tuple[Evaluation, np.ndarray]]:
     """Play one episode in each of `B` environments; those that have ended are left out of the policy's batch.
 
-    If `greedy`, the policy's guide, too, chooses what is likeliest.
+    If `greedy`, the policy's guide, too, chooses what is likeliest. Yields, after the reset and after each step, how
+    the episodes went so far, and which of them go on, bool `[B]`.
     """
-    device = next(policy.parameters()).device
-    generator = torch.Generator(device).manual_seed(action_seed)
     num_envs = envs.num_envs
-    returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-    obs, _ = envs.reset(seed=list(seeds))  # type: ignore[arg-type]
     state = policy.initial_state(num_envs)
-    playing = torch.arange(num_envs, device=device)
+    device = state.device
+    generator = torch.Generator(device).manual_seed(action_seed)
+    obs, _ = envs.reset(seed=list(seeds))  # type: ignore[arg-type]
+    returns, lengths, playing = np.zeros(num_envs), np.zeros(num_envs, np.int64), np.ones(num_envs, bool)
     starts = torch.ones(num_envs, dtype=torch.bool)
     shown: dict[str, Tensor] = {}
+    yield Evaluation(returns, lengths), playing
     with policy.unchanged():
-        while len(playing):
-            rows = playing.cpu().numpy()
-            last, shown = shown, {name: torch.from_numpy(obs[name][rows]) for name in policy.observes}
+        while playing.any():
+            last, shown = shown, {name: torch.from_numpy(obs[name][playing]) for name in policy.observes}
             if policy.guide is not None:
                 shown |= policy.guide.observe(shown, starts, last, greedy=greedy, generator=generator)
             seen = {name: shown[name].to(device) for name in policy.needs}
-            step = policy.act(seen, state[playing], starts.to(device), greedy=greedy, generator=generator)
-            state[playing] = step.state
+            step = policy.act(seen, state, starts.to(device), greedy=greedy, generator=generator)
             actions = np.zeros(num_envs, np.int64)
-            actions[rows] = step.action.cpu().numpy()
+            actions[playing] = step.action.cpu().numpy()
             obs, reward, terminated, truncated, _ = envs.step(actions)
-            returns[rows] += reward[rows]
-            lengths[rows] += 1
-            going_on = torch.from_numpy(~(terminated | truncated)[rows])
-            playing = playing[going_on.to(device)]
+            returns, lengths = returns + np.where(playing, reward, 0.0), lengths + playing
+            ended = terminated | truncated
+            going_on = torch.from_numpy(~ended[playing])
             shown = {name: x[going_on] for name, x in shown.items()}
-            starts = torch.zeros(len(playing), dtype=torch.bool)
-    return Evaluation(returns, lengths)
+            state = step.state[going_on.to(device)]
+            starts = torch.zeros(len(state), dtype=torch.bool)
+            playing = playing & ~ended
+            yield Evaluation(returns, lengths), playing
 
 
 def make_policy(config: TrainConfig, envs: VectorEnv) -> Policy:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from bebold.checkpoint import replacing
+from bebold.envs.farama import FaramaVectorEnv
 from bebold.errors import UsageError
-from bebold.gridworld.lockstep import farama_full_grid
-from bebold.gridworld.tasks import find_task, make_farama
+from bebold.evaluation import play_steps
+from bebold.gridworld.tasks import find_task
+from bebold.networks import Policy
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,19 +52,6 @@ COLOURS = {
 }
 
 
-class Policy(Protocol):
-    """What this module asks of an actor-critic."""
-
-    @property
-    def needs(self) -> Any: ...
-    @property
-    def observes(self) -> Any: ...
-    @property
-    def guide(self) -> Any: ...
-    def initial_state(self, num_envs: int, /) -> torch.Tensor: ...
-    def act(self, obs: Any, state: Any, starts: Any, *, greedy: bool, generator: Any) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Moment:
     """The environment after a step, the first one being its reset."""
@@ -74,44 +64,35 @@ class Moment:
 
 def play_episode(
     policy: Policy, task: str, *, seed: int, greedy: bool = False, largest: int = LARGEST
-) -> Iterator[Moment]:
+) -> Generator[Moment]:
     """Play one episode of Farama's environment on level `seed`; a frame has about `largest` pixels a side at most."""
     known = find_task(task)
-    # Even, since H.264 takes no odd sizes.
-    tile = max(8, min(32, largest // max(known.width, known.height) // 2 * 2))
-    env = make_farama(known, render_mode="rgb_array", tile_size=tile)
-    generator = torch.Generator().manual_seed(seed)
-    state, starts = policy.initial_state(1), torch.ones(1, dtype=torch.bool)
-    obs, _ = env.reset(seed=seed)
-    shown: dict[str, torch.Tensor] = {}
-    steps, total, ended = 0, 0.0, False
-    yield Moment(env, steps, total, ended)
-    while not ended:
-        if "grid" in policy.observes:
-            obs = {**obs, "grid": farama_full_grid(env.unwrapped)}  # type: ignore[arg-type]
-        last, shown = shown, {name: torch.as_tensor(np.asarray(obs[name])).unsqueeze(0) for name in policy.observes}
-        if policy.guide is not None:
-            shown |= policy.guide.observe(shown, starts, last, greedy=greedy, generator=generator)
-        step = policy.act(
-            {name: shown[name] for name in policy.needs}, state, starts, greedy=greedy, generator=generator
-        )
-        state, starts = step.state, torch.zeros(1, dtype=torch.bool)
-        obs, reward, terminated, truncated, _ = env.step(int(step.action))
-        steps, total, ended = steps + 1, total + float(reward), terminated or truncated
-        yield Moment(env, steps, total, ended)
-    env.close()
+    with (
+        closing(FaramaVectorEnv(known, 1, full_grid="grid" in policy.observes, autoreset=False)) as envs,
+        closing(play_steps(policy, envs, [seed], greedy=greedy, action_seed=seed)) as played,
+    ):
+        (env,) = envs.envs
+        # Even, since H.264 takes no odd sizes.
+        env.tile_size = max(8, min(32, largest // max(known.width, known.height) // 2 * 2))
+        for steps, (so_far, playing) in enumerate(played):
+            yield Moment(env, steps, float(so_far.returns[0]), not playing.any())
 
 
 def record_episode(
-    policy: Policy, task: str, *, seed: int, greedy: bool = False, max_frames: int = 2000
-) -> list[np.ndarray]:
-    """The frames, uint8 `[height, width, 3]`, of one episode; the last one is held."""
-    frames = []
-    for moment in play_episode(policy, task, seed=seed, greedy=greedy):
-        frames.append(moment.env.render())
-        if len(frames) == max_frames:
-            break
-    return frames + [frames[-1]] * (HOLD - 1)
+    policy: Policy, task: str, *, seed: int, greedy: bool = False, largest: int = LARGEST, max_frames: int = 2000
+) -> tuple[list[np.ndarray], float | None]:
+    """The frames, uint8 `[height, width, 3]`, of one episode, and what it earned; None if it goes on after them."""
+    frames, earned = [], None
+    with closing(play_episode(policy, task, seed=seed, greedy=greedy, largest=largest)) as moments:
+        for moment in islice(moments, max_frames):
+            frames.append(moment.env.render())
+            earned = moment.episodic_return if moment.ended else None
+    return frames, earned
+
+
+def held(frames: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """These frames, the last of them `HOLD` times."""
+    return [*frames, *[frames[-1]] * (HOLD - 1)]
 
 
 def check_video(path: Path) -> None:
@@ -167,8 +148,8 @@ def show_in_terminal(policy: Policy, task: str, *, seed: int, greedy: bool = Fal
     from rich.live import Live
 
     earned = 0.0
-    with Live(auto_refresh=False) as live:
-        for moment in play_episode(policy, task, seed=seed, greedy=greedy):
+    with Live(auto_refresh=False) as live, closing(play_episode(policy, task, seed=seed, greedy=greedy)) as moments:
+        for moment in moments:
             live.update(draw(moment), refresh=True)
             earned = moment.episodic_return
             time.sleep(1 / fps)

@@ -61,22 +61,18 @@ def _worst_last(result: Result) -> float:
 def _figure(result: Result) -> Html | None:
     """The agent on its own level or the first that `bebold eval` plays; None if the weights cannot be read."""
     from bebold.evaluation import TEST_SEED, load_policy
-    from bebold.video import play_episode
+    from bebold.video import record_episode
 
     try:
         policy, config = load_policy(result.folder)
     except (RunError, UsageError) as error:
         _log.warning("%s: the page goes without this agent", error)
         return None
-    frames: list[np.ndarray] = []
     seed = TEST_SEED if config.fixed_level is None else config.fixed_level
-    for moment in play_episode(policy, config.task, seed=seed, largest=LARGEST):
-        frames.append(moment.env.render())
-        if len(frames) == FRAMES:
-            break
+    frames, earned = record_episode(policy, config.task, seed=seed, largest=LARGEST, max_frames=FRAMES)
     gif, shown = shortened(frames)
-    if moment.ended and shown == len(frames):
-        outcome = f"return {moment.episodic_return:.2f} after {moment.steps} steps"
+    if earned is not None and shown == len(frames):
+        outcome = f"return {earned:.2f} after {shown - 1} steps"
     else:
         outcome = f"the first {shown - 1} steps"
     level = "" if config.fixed_level is None else f", on level {config.fixed_level}"
@@ -93,11 +89,11 @@ def _figure(result: Result) -> Html | None:
 
 def shortened(frames: Sequence[np.ndarray], limit: int = BYTES) -> tuple[bytes, int]:
     """A GIF of at most `limit` bytes, and how many of the frames it shows; the last of them is held."""
-    from bebold.video import HOLD, as_gif
+    from bebold.video import as_gif, held
 
     shown = len(frames)
     while True:
-        gif = as_gif([*frames[:shown], *[frames[shown - 1]] * (HOLD - 1)])
+        gif = as_gif(held(frames[:shown]))
         if len(gif) <= limit or shown == 1:
             return gif, shown
         shown = max(1, shown * limit // len(gif) * 9 // 10)
