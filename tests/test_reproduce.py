@@ -141,7 +141,7 @@ def test_one_command_leads_to_tables_and_figures(
 
     real = Experiment("tiny", "For this test", tiny.smoke, (), grid)
     monkeypatch.setitem(EXPERIMENTS, "tiny", real)
-    monkeypatch.setattr(module, "sweep", lambda *_, **__: [])
+    monkeypatch.setattr(sweep_module, "sweep", lambda *_, **__: [])
     monkeypatch.setattr(module, "TEST_LEVELS", 8)
     shutil.copytree(folder / "runs", tmp_path / "runs")
     assert main([word for word in command if word != "--smoke"]) == 0
@@ -161,7 +161,7 @@ def summary(folder: Path) -> dict[tuple[str, str, str], dict[str, str]]:
 
 
 def test_records_are_drawn_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr(sweep_module, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
     assert redraw(tmp_path, RECORDS) == 0
     folder, whole = tmp_path / "table2", summary(RECORDS)
     places = [("KCS3R3", "bebold", "11"), ("KCS3R3", "bebold", "12")]
@@ -318,7 +318,7 @@ def test_a_rehearsal_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert not old.exists() and real.exists()
         raise UsageError("seen")
 
-    monkeypatch.setattr(module, "sweep", note)
+    monkeypatch.setattr(sweep_module, "sweep", note)
     with pytest.raises(UsageError, match="seen"):
         module.reproduce("table2", tmp_path, smoke=True)
 

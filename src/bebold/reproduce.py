@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from bebold import aggregate, curves, record, report, tables
+from bebold import aggregate, curves, report, tables
 from bebold.config import TrainConfig
-from bebold.errors import RunError, UsageError, look_up
+from bebold.errors import UsageError, look_up
 from bebold.evaluation import TEST_LEVELS
 from bebold.experiments import EXPERIMENTS
 from bebold.experiments.experiment import Experiment
 from bebold.gridworld.tasks import find_task
 from bebold.studies import STUDIES, Study
-from bebold.sweep import results_of, sweep
+from bebold.sweep import results_of, sweep_and_draw
 
 SMOKE_LEVELS = 8
 """On which the runs of a smoke test are judged."""
@@ -32,14 +32,21 @@ def find_experiment(name: str) -> Experiment | Study:
 
 
 def part_of(
-    experiment: Experiment, rows: Sequence[str] = (), tasks: Sequence[str] = (), seeds: Sequence[int | str] = ()
+    experiment: Experiment | Study,
+    rows: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    seeds: Sequence[int | str] = (),
 ) -> list[TrainConfig]:
     """Its runs with one of these labels, tasks and seeds; what is left empty chooses all.
 
     Raises
     ------
-    UsageError : no run has one of them, or none has it together with the others
+    UsageError : no run has one of them, or none has it together with the others; a study has no parts
     """
+    if not (rows or tasks or seeds):
+        return list(experiment.runs)
+    if isinstance(experiment, Study):
+        raise UsageError(f"the study {experiment.name} is run as a whole; leave --rows, --tasks and --seeds out")
     asked = {"row": list(rows), "task": [find_task(task).name for task in tasks], "seed": [str(seed) for seed in seeds]}
     names = [(run.name, find_task(run.task).name, str(run.seed)) for run in experiment.runs]
     chosen = [
@@ -94,46 +101,31 @@ def reproduce(
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
     experiment = find_experiment(name)
-    folder = out / (f"{name}-smoke" if smoke else name)
     if smoke and (rows or tasks or seeds or records):
         raise UsageError("a rehearsal is run as a whole; leave --rows, --tasks, --seeds and --records out")
-    if isinstance(experiment, Study):
-        if rows or tasks or seeds:
-            raise UsageError(f"the study {name} is run as a whole; leave --rows, --tasks and --seeds out")
-        if not records:
-            experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
-        elif experiment.draw is None:
-            raise UsageError(f"the study {name} keeps no records of runs; leave --records out")
-        else:
-            experiment.draw(_recorded(name, experiment.runs, records, levels=0), folder)
-        return folder
+    part = part_of(experiment, rows, tasks, seeds)
+    folder = out / (f"{name}-smoke" if smoke else name)
     if records:
-        of_records = _recorded(name, part_of(experiment, rows, tasks, seeds), records, TEST_LEVELS)
-        _write(experiment, of_records, folder, of=len(experiment.runs))
-        return folder
-    root = (folder if smoke else out) / "runs"
-    if smoke:
-        shutil.rmtree(root, ignore_errors=True)
-    runs = experiment.smoke if smoke else experiment.runs
-    levels = SMOKE_LEVELS if smoke else TEST_LEVELS
-    failure = None
-    try:
-        sweep(
-            runs if smoke else part_of(experiment, rows, tasks, seeds),
-            root,
-            at_once=at_once,
-            levels=levels,
-            quiet=quiet,
-        )
-    except RunError as error:
-        failure = error
-    results = results_of(runs, [root], levels)
-    if results:
-        _write(experiment, results, folder, of=len(runs))
-        record.record(results, folder / "records")
-    if failure is not None:
-        raise failure
+        _redraw(experiment, part, records, folder)
+    elif isinstance(experiment, Study):
+        experiment.run(folder, smoke=smoke, at_once=at_once, quiet=quiet)
+    elif smoke:
+        draw = partial(_write, experiment, of=len(experiment.smoke))
+        sweep_and_draw(experiment.smoke, folder, draw, smoke=True, levels=SMOKE_LEVELS, at_once=at_once, quiet=quiet)
+    else:
+        draw = partial(_write, experiment, of=len(experiment.runs))
+        sweep_and_draw(experiment.runs, folder, draw, part=part, levels=TEST_LEVELS, at_once=at_once, quiet=quiet)
     return folder
+
+
+def _redraw(experiment: Experiment | Study, part: Sequence[TrainConfig], records: Sequence[Path], folder: Path) -> None:
+    """Tables and figures of those of these runs that the folders of records have."""
+    if not isinstance(experiment, Study):
+        _write(experiment, _recorded(experiment.name, part, records, TEST_LEVELS), folder, of=len(experiment.runs))
+    elif experiment.draw is None:
+        raise UsageError(f"the study {experiment.name} keeps no records of runs; leave --records out")
+    else:
+        experiment.draw(_recorded(experiment.name, part, records, levels=0), folder)
 
 
 def _recorded(name: str, runs: Sequence[TrainConfig], records: Sequence[Path], levels: int) -> list[report.Result]:

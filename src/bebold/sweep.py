@@ -6,12 +6,13 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from bebold.gridworld.tasks import has_repaired
 from bebold.interrupts import Interrupted, caught_signals
 from bebold.parallel import die_with, interpreter
 from bebold.progress import Progress, clock
+from bebold.record import record
 from bebold.report import Result, read_result
 from bebold.runs import holds_run, last_records, run_folder
 from bebold.settings import (
@@ -172,6 +174,49 @@ def results_of(configs: Sequence[TrainConfig], roots: Sequence[Path], levels: in
         others = f"; {len(left_out) - 1} more are not these runs either" if left_out[1:] else ""
         _log.warning("left out of the tables: %s%s", left_out[0], others)
     return results
+
+
+def sweep_and_draw(
+    runs: Sequence[TrainConfig],
+    folder: Path,
+    draw: Callable[[list[Result], Path], None],
+    *,
+    part: Sequence[TrainConfig] | None = None,
+    smoke: bool = False,
+    levels: int = TEST_LEVELS,
+    at_once: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Bring runs to their end in `runs` beside `folder`; draw those that are done in `folder`, also if others failed.
+
+    Their compact records go to `folder/records`.
+
+    Parameters
+    ----------
+    draw : `draw(results, folder)` writes tables and figures of at least one run
+    part : those of `runs` to train, all by default; what is there of the others is drawn too
+    smoke : the runs too lie in `folder`, and always start from the beginning
+    levels, at_once, quiet : as in `sweep`
+
+    Raises
+    ------
+    UsageError, Interrupted : as in `sweep`; nothing is drawn
+    RunError : runs failed, or a file cannot be written
+    """
+    root = (folder if smoke else folder.parent) / "runs"
+    if smoke:
+        shutil.rmtree(root, ignore_errors=True)
+    failure = None
+    try:
+        sweep(runs if part is None else part, root, at_once=at_once, levels=levels, quiet=quiet)
+    except RunError as error:
+        failure = error
+    results = results_of(runs, [root], levels)
+    if results:
+        draw(results, folder)
+        record(results, folder / "records")
+    if failure is not None:
+        raise failure
 
 
 def work() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
+from bebold import sweep as sweep_module
 from bebold.cli import main
 from bebold.config import MapsConfig, NetworkConfig
 from bebold.experiments import visitation as experiment
@@ -252,7 +253,7 @@ def test_one_command_explores_and_draws_and_goes_on_where_it_was(
 
 
 def test_records_are_drawn_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visitation, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr(sweep_module, "sweep", lambda *_, **__: pytest.fail("nothing is to be trained"))
     assert main(["reproduce", "visitation", "--records", str(RECORDS), "--out", str(tmp_path)]) == 0
     folder = tmp_path / "visitation"
     assert (folder / "rooms.csv").read_bytes() == (RECORDS / "rooms.csv").read_bytes()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bebold import record
-from bebold.errors import RunError
 from bebold.experiments import visitation as experiment
 from bebold.maps import FILE, Maps
 from bebold.report import Result
 from bebold.runs import read_metrics
 from bebold.studies import heatmaps, rooms
 from bebold.studies.rooms import Explored
-from bebold.sweep import results_of, sweep
+from bebold.sweep import sweep_and_draw
 from bebold.tables import Table, write_below
 
 TITLE = "Pure exploration of one MultiRoom-N7-S8"
@@ -38,22 +36,16 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     RunError : runs failed (tables and figures are of the others), or a file cannot be written
     Interrupted : SIGINT or SIGTERM came; every run has saved
     """
-    root = (folder if smoke else folder.parent) / "runs"
-    if smoke:
-        shutil.rmtree(root, ignore_errors=True)
-    configs = experiment.SMOKE if smoke else experiment.RUNS
-    # No verdicts: agents that were never paid for the goal are not judged by it.
-    failure = None
-    try:
-        sweep(configs, root, at_once=at_once, levels=0, quiet=quiet)
-    except RunError as error:
-        failure = error
-    results = results_of(configs, [root], levels=0)
-    if results:
-        draw(results, folder, experiment.SMOKE_MOMENTS if smoke else experiment.MOMENTS)
-        record.record(results, folder / "records")
-    if failure is not None:
-        raise failure
+    moments = experiment.SMOKE_MOMENTS if smoke else experiment.MOMENTS
+    sweep_and_draw(
+        experiment.SMOKE if smoke else experiment.RUNS,
+        folder,
+        partial(draw, moments=moments),
+        smoke=smoke,
+        levels=0,  # agents that were never paid for the goal are not judged by it
+        at_once=at_once,
+        quiet=quiet,
+    )
 
 
 def draw(results: Sequence[Result], folder: Path, moments: Sequence[int] = experiment.MOMENTS) -> None:
