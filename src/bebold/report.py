@@ -210,13 +210,23 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
     ------
     RunError : `path` cannot be written
     """
-    text = io.StringIO()
     rows = []
     for result in results:
         rows.append(_row(result, result.task, result.steps_to_solve, result.sampled, result.greedy))
         if result.repaired or result.repaired_greedy:
             rows.append(_row(result, f"{result.task}-v1", None, result.repaired, result.repaired_greedy))
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    write_rows(path, rows)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> None:
+    """A CSV file of these rows, keyed by its `columns`: by default those of the first row, which then must be there.
+
+    Raises
+    ------
+    RunError : `path` cannot be written
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns or list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     with replacing(path) as file:

@@ -162,6 +162,8 @@ def test_the_csv_says_all_of_it(runs: list[Explored], tmp_path: Path) -> None:
     assert float(line["entropy_bits"]) == pytest.approx(entropy(visits, base=2), abs=1e-4)
     later = by_place["bebold", "11", "200000", "3"]  # it was entered after that
     assert (later["visits"], later["entropy_bits"], later["first_entry"]) == ("0", "", "")
+    rooms.write_csv(runs, (5_000_000,), tmp_path / "rooms.csv")
+    assert (tmp_path / "rooms.csv").read_text() == ",".join(rooms.COLUMNS) + "\n"
 
 
 def test_doors_are_those_of_the_level(runs: list[Explored]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bebold.checkpoint import replacing
+from bebold.report import write_rows
 from bebold.studies.corridor import LENGTHS, Exploration, Maze, Setting, entropy, explore
 from bebold.studies.corridor_deep import NetworkSetting, explore_with_networks
 from bebold.studies.corridor_figure import draw
@@ -91,7 +89,7 @@ def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
     say("search over settings")
     seeds = TUNING_SEEDS[: 1 if smoke else None]
     rows = search(seeds, smoke=smoke)
-    _write_rows(folder / "sensitivity.csv", rows)
+    write_rows(folder / "sensitivity.csv", rows)
     searched = [search_table(rows, ends) for ends in (False, True)]
     searched += [network_table(seeds, smoke=smoke), counts_table(rows)]
     write_below(f"# {TITLE}: other settings\n", searched, folder / "sensitivity.md")
@@ -136,7 +134,7 @@ def write_csv(found: Mapping[str, Sequence[Exploration]], path: Path) -> None:
         row |= {f"visits_{j + 1}": round(np.mean([run.visits[j] for run in runs])) for j in range(len(LENGTHS))}
         row |= {"entropy_mean": round(float(np.mean(bits)), 4), "entropy_std": round(float(np.std(bits, ddof=1)), 4)}
         rows.append(row | {"seeds": len(runs)})
-    _write_rows(path, rows)
+    write_rows(path, rows)
 
 
 def main_table(found: Mapping[str, Sequence[Exploration]]) -> Table:
@@ -252,12 +250,3 @@ def network_table(seeds: Sequence[int], *, smoke: bool = False) -> Table:
         cells,
         words=2,
     )
-
-
-def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from bebold.checkpoint import replacing
 from bebold.experiments.published import ENTROPY_STEPS, LAST_ROOM_STEPS, ROOM_ENTROPIES
 from bebold.maps import Maps
+from bebold.report import write_rows
 from bebold.tables import Table
 
 COLUMNS = ("method", "seed", "steps", "steps_taken", "room", "places", "visits", "entropy_bits", "first_entry")
@@ -124,9 +122,7 @@ def write_csv(runs: Sequence[Explored], moments: Sequence[int], path: Path) -> N
     ------
     RunError : `path` cannot be written
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = []
     for run in runs:
         maps, size, entropy = run.maps, places(run.maps), run.maps.entropies()
         for moment in moments:
@@ -138,9 +134,9 @@ def write_csv(runs: Sequence[Explored], moments: Sequence[int], path: Path) -> N
                 bits = f"{entropy[index, room]:.4f}" if visits else ""
                 taken = int(maps.steps[index])
                 then = entry if 0 <= entry <= taken else ""
-                writer.writerow((run.method, run.seed, moment, taken, room + 1, size[room], visits, bits, then))
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
+                values = (run.method, run.seed, moment, taken, room + 1, size[room], visits, bits, then)
+                rows.append(dict(zip(COLUMNS, values, strict=True)))
+    write_rows(path, rows, COLUMNS)
 
 
 def _entropies(runs: Sequence[Maps], moment: int, room: int) -> list[float]:
