@@ -53,6 +53,12 @@ def test_the_papers_order() -> None:
     ]
 
 
+def test_the_spread_of_values() -> None:
+    assert tables.spread([1.0, 3.0]) == "2.00 ± 1.00"
+    assert tables.spread([1.0, 3.0], 3, ddof=1) == "2.000 ± 1.414"
+    assert tables.spread([2.0], 0, ddof=1) == "2 ± 0"
+
+
 def test_groups_are_of_one_name_and_task(tmp_path: Path) -> None:
     runs = [
         make_run(tmp_path, [0.1], seed=2, task="MiniGrid-KeyCorridorS4R3-v0"),

@@ -78,6 +78,12 @@ def write_below(heading: str, tables: Sequence[Table], path: Path) -> None:
         file.write("\n".join([heading, *(table.markdown() for table in tables)]).encode())
 
 
+def spread(values: Sequence[float], digits: int = 2, *, ddof: int = 0) -> str:
+    """Mean ± standard deviation of n values, at least one: with n - `ddof` below the squares, ± 0 where that is 0."""
+    deviation = np.std(values, ddof=ddof) if len(values) > ddof else 0.0
+    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"
+
+
 def over_seeds(groups: Groups) -> list[Table]:
     """All tables that have a row."""
     every = (side_by_side(groups), learnt(groups), returns(groups), solved(groups), steps(groups), repaired(groups))
@@ -280,9 +286,9 @@ def _known(verdict: Mapping[str, Any], key: str) -> bool:
 
 
 def _mean_and_std(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    return f"{np.mean(values):.3f}" + (f" ± {np.std(values):.3f}" if len(values) > 1 else "")
+    if len(values) > 1:
+        return spread(values, 3)
+    return f"{values[0]:.3f}" if values else "-"
 
 
 def _millions(steps: Sequence[int | None]) -> str:

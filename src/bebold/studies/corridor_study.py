@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from bebold.report import write_rows
 from bebold.studies.corridor import LENGTHS, Exploration, Maze, Setting, entropy, explore
 from bebold.studies.corridor_deep import NetworkSetting, explore_with_networks
 from bebold.studies.corridor_figure import draw
-from bebold.tables import Table, write_below
+from bebold.tables import Table, spread, write_below
 
 TITLE = "Short-sightedness in four corridors of 40, 10, 30 and 10 cells"
 SEEDS = {"table": tuple(range(11, 31)), "networks": tuple(range(11, 21))}
@@ -59,6 +60,8 @@ SEARCHED = {
     "bebold, all visits": replace(BEBOLD, episodic=False),
     "bebold": BEBOLD,
 }
+over_runs = partial(spread, ddof=1)
+"""Mean ± standard deviation over runs (n - 1), in words."""
 
 
 def run(folder: Path, *, smoke: bool, at_once: int, quiet: bool) -> None:
@@ -113,12 +116,6 @@ def explorations(name: str, setting: Setting, seeds: int | None = None) -> list[
     return [explore(maze, setting, seed) for seed in SEEDS["table"][:seeds]]
 
 
-def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Mean ± standard deviation over runs (n - 1)."""
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"
-
-
 def write_csv(found: Mapping[str, Sequence[Exploration]], path: Path) -> None:
     """The paper's rows: mean visits of each corridor, and the entropy of a run's visits, in bits.
 
@@ -142,8 +139,8 @@ def main_table(found: Mapping[str, Sequence[Exploration]]) -> Table:
     rows = []
     for method, paper in PAPER.items():
         runs = found[method]
-        visits = [spread([run.visits[j] / 1e3 for run in runs], 1) for j in range(len(LENGTHS))]
-        bits = spread([entropy(run.visits) for run in runs])
+        visits = [over_runs([run.visits[j] / 1e3 for run in runs], 1) for j in range(len(LENGTHS))]
+        bits = over_runs([entropy(run.visits) for run in runs])
         rows.append([method, "paper", "4", *paper, ""])
         rows.append([method, "ours", str(len(runs)), *visits, bits, f"{np.mean([run.found for run in runs]):.0f}"])
     return Table(
@@ -162,9 +159,9 @@ def reading_table(found: Mapping[str, Sequence[Exploration]], ends: bool) -> Tab
     for name, runs in found.items():
         visits = [f"{np.mean([run.visits[j] for run in runs]) / 1e3:.1f}" for j in range(len(LENGTHS))]
         measures = ([entropy(getattr(run, what)) for run in runs] for what in ("visits", "entries"))
-        cells = spread([entropy(run.cells[1:]) for run in runs])
-        rows.append([name, str(len(runs)), *visits, *map(spread, measures), cells])
-        rows[-1].append(spread([run.found for run in runs], 0))
+        cells = over_runs([entropy(run.cells[1:]) for run in runs])
+        rows.append([name, str(len(runs)), *visits, *map(over_runs, measures), cells])
+        rows[-1].append(over_runs([run.found for run in runs], 0))
     return Table(
         f"Methods and controls: {reading(ends)}",
         "Visits in thousands, means over runs. Entropies in bits: of steps over corridors (uniform: 2), "
@@ -187,7 +184,7 @@ def search(seeds: Sequence[int], *, smoke: bool = False) -> list[dict[str, objec
         for name, method in SEARCHED.items():
             setting = replace(shortened(learner, smoke), difference=method.difference, episodic=method.episodic)
             runs = [explore(maze, setting, seed) for seed in seeds]
-            row[name] = spread([entropy(run.visits) for run in runs])
+            row[name] = over_runs([entropy(run.visits) for run in runs])
             row[f"{name}: found"] = round(float(np.mean([run.found for run in runs])), 1)
         rows.append(row)
         if smoke:
@@ -242,7 +239,7 @@ def network_table(seeds: Sequence[int], *, smoke: bool = False) -> Table:
             setting = shortened(replace(METHODS[name], temperature=temperature), smoke)
             runs = explore_with_networks(Maze(LENGTHS), setting, seeds, NetworkSetting(rnd_rate=rnd_rate))
             found = float(np.mean([run.found for run in runs]))
-            cells[-1].append(f"{spread([entropy(run.visits) for run in runs])} ({found:.0f})")
+            cells[-1].append(f"{over_runs([entropy(run.visits) for run in runs])} ({found:.0f})")
     return Table(
         f"Networks: {reading(False)}",
         f"As above, over {len(seeds)} runs.",

@@ -11,7 +11,7 @@ import numpy as np
 from bebold.experiments.published import ENTROPY_STEPS, LAST_ROOM_STEPS, ROOM_ENTROPIES
 from bebold.maps import Maps
 from bebold.report import write_rows
-from bebold.tables import Table
+from bebold.tables import Table, spread
 
 COLUMNS = ("method", "seed", "steps", "steps_taken", "room", "places", "visits", "entropy_bits", "first_entry")
 """Of the CSV file. `steps`: the moment asked for; `steps_taken`: those behind the run at its first maps after it."""
@@ -146,7 +146,7 @@ def _entropies(runs: Sequence[Maps], moment: int, room: int) -> list[float]:
 
 
 def _mean_and_std(values: Sequence[float]) -> str:
-    return f"{np.mean(values):.2f} ± {np.std(values):.2f} ({len(values)})" if values else ""
+    return f"{spread(values)} ({len(values)})" if values else ""
 
 
 def _published(method: str, moment: int, room: int) -> str:
