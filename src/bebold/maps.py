@@ -135,6 +135,11 @@ class Maps:
             raise RunError(f"{path} holds no maps of a run ({reason}); {mend}") from None
 
 
+def entry_in_words(steps: int) -> str:
+    """One of `first_entry`, in millions."""
+    return "never" if steps < 0 else f"{steps / 1e6:.3f}"
+
+
 def room_entropies(visits: np.ndarray, room: np.ndarray, num_rooms: int) -> np.ndarray:
     """H(ρ'_r) = -Σ_{s in room r} ρ'(s) log₂ ρ'(s) with ρ'(s) = N(s) / Σ_{s in room r} N(s), in bits, float64 `[R]`.
 

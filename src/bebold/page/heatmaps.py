@@ -11,7 +11,7 @@ import numpy as np
 
 from bebold.errors import RunError
 from bebold.experiments.published import in_paper_order
-from bebold.maps import FILE, Maps
+from bebold.maps import FILE, Maps, entry_in_words
 from bebold.page.colours import COLOURS, Scale, palette, scales
 from bebold.page.elements import Html, element, join, prose, table
 from bebold.report import Result
@@ -144,11 +144,7 @@ def _bar() -> Html:
 
 def _first_entries(methods: Sequence[tuple[str, Maps]]) -> Html:
     rooms = max(maps.num_rooms for _, maps in methods)
-    rows = [
-        [name, *("never" if steps < 0 else f"{steps / 1e6:.3f}" for steps in maps.first_entry)]
-        + [""] * (rooms - maps.num_rooms)
-        for name, maps in methods
-    ]
+    rows = [[name, *map(entry_in_words, maps.first_entry), *[""] * (rooms - maps.num_rooms)] for name, maps in methods]
     return join(
         element("p", "Environment steps, in millions, until each room was first entered; the agent starts in room 1."),
         table(["method", *(f"room {number}" for number in range(1, rooms + 1))], rows, words=1),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bebold.experiments.published import ENTROPY_STEPS, LAST_ROOM_STEPS, ROOM_ENTROPIES
-from bebold.maps import Maps
+from bebold.maps import Maps, entry_in_words
 from bebold.report import write_rows
 from bebold.tables import Table, spread
 
@@ -70,7 +70,7 @@ def entries(runs: Sequence[Explored]) -> Table:
         "Millions of environment steps, all environments together. In the paper BeBold has been in all seven rooms by "
         f"{millions(LAST_ROOM_STEPS)}, and RND in five after 9.8 M.",
         ("method", "seed", *(f"room {room + 1}" for room in range(1, count))),
-        [(run.method, f"{run.seed}", *map(_entry, run.maps.first_entry[1:])) for run in runs],
+        [(run.method, f"{run.seed}", *map(entry_in_words, run.maps.first_entry[1:])) for run in runs],
         words=1,
     )
 
@@ -82,7 +82,7 @@ def races(runs: Sequence[Explored]) -> Table:
     for seed in dict.fromkeys(run.seed for run in runs):
         entered = {run.method: run.maps.first_entry for run in runs if run.seed == seed}
         if entered.keys() == set(methods):
-            last = [_entry(entered[method][-1]) for method in methods]
+            last = [entry_in_words(entered[method][-1]) for method in methods]
             found = [f"{(entered[method] >= 0).sum()}" for method in methods]
             rows.append((f"{seed}", *last, *found, sooner(entered)))
     return Table(
@@ -156,10 +156,6 @@ def _published(method: str, moment: int, room: int) -> str:
         return ""
     value = table[room][ENTROPY_STEPS.index(moment)]
     return "–" if value is None else f"{value:.2f}"
-
-
-def _entry(steps: int) -> str:
-    return "never" if steps < 0 else f"{steps / 1e6:.3f}"
 
 
 def _best_paid(maps: Maps, moment: int) -> str:
