@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from bebold.gridworld.episodes import ended_episodes
 from bebold.gridworld.seeds import Seed, seeds_of_envs
 from bebold.gridworld.tasks import Task, make_farama
 
@@ -79,12 +80,7 @@ class FaramaVectorEnv(VectorEnv):
         just_ended = terminated | truncated
         self._ended |= just_ended
         observation, info = self._observe()
-        if just_ended.any():
-            info["episode"] = {
-                "r": np.where(just_ended, self._returns, 0.0),
-                "l": np.where(just_ended, info["elapsed_steps"], 0),
-            }
-            info["_episode"] = just_ended
+        info |= ended_episodes(just_ended, self._returns, info["elapsed_steps"])
         return observation, reward, terminated, truncated, info
 
     def render(self) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
+from bebold.gridworld.episodes import ended_episodes
 from bebold.gridworld.seeds import Seed
 
 
@@ -106,12 +107,7 @@ class EpisodeInfo(VectorWrapper):
         self._start(self._ended)
         self._ended = terminated | truncated
         info["elapsed_steps"] = self._elapsed.copy()
-        if self._ended.any():
-            info["episode"] = {
-                "r": np.where(self._ended, self._returns, 0.0),
-                "l": np.where(self._ended, self._elapsed, 0),
-            }
-            info["_episode"] = self._ended.copy()
+        info |= ended_episodes(self._ended, self._returns, self._elapsed)
         return observation, reward, terminated, truncated, info
 
     def _start(self, mask: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from bebold.gridworld import kernels
 from bebold.gridworld.cells import VIEW
+from bebold.gridworld.episodes import ended_episodes
 from bebold.gridworld.levels import level_module
 from bebold.gridworld.random import seeded_generator
 from bebold.gridworld.seeds import Seed, seeds_of_envs
@@ -174,12 +175,7 @@ class MiniGridVectorEnv(VectorEnv):
         reward, terminated, truncated = outputs
         np.logical_or(terminated, truncated, out=self._state.ended)
         observation, info = self.observe()
-        if self._state.ended.any():
-            info["episode"] = {
-                "r": np.where(self._state.ended, self._state.returns, 0.0),
-                "l": np.where(self._state.ended, self._state.elapsed, 0),
-            }
-            info["_episode"] = self._state.ended.copy()
+        info |= ended_episodes(self._state.ended, self._state.returns, self._state.elapsed)
         return observation, reward, terminated, truncated, info
 
     def _checked_actions(self, actions: Any) -> np.ndarray:
