@@ -55,19 +55,9 @@ def test_bad_settings_files_are_refused(text: str, sentence: str) -> None:
         from_yaml(text)
 
 
-def test_a_setting_that_did_not_exist_keeps_what_was_done_then() -> None:
-    old = to_yaml(TrainConfig(), {"version": "0.1.0", "commit": "a"})
-    for line in ("    bonus_share: 0.5\n", "    entropy_decay: linear\n", "    coefficient_decay: linear\n"):
-        assert line in old
-        old = old.replace(line, "")
-    config = from_yaml(old)
-    assert (config.intrinsic.bonus_share, config.ppo.entropy_decay, config.intrinsic.coefficient_decay) == (
-        1.0,
-        "none",
-        "none",
-    )
-    assert config.ppo.learning_rate_decay == "linear"  # this was written down
-    assert from_yaml("config: {ppo: {clip: 0.1}}").ppo.entropy_decay == "linear"  # by hand: defaults
+def test_a_setting_that_is_missing_takes_its_default() -> None:
+    config = from_yaml("config: {ppo: {clip: 0.1}}")
+    assert config == TrainConfig(ppo=PPOConfig(clip=0.1))
 
 
 def test_numbers_as_people_write_them() -> None:

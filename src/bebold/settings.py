@@ -109,26 +109,14 @@ def to_yaml(config: TrainConfig, about: Mapping[str, Any]) -> str:
     return yaml.safe_dump({**about, "config": asdict(config)}, sort_keys=False, allow_unicode=True)
 
 
-BEFORE: dict[str, dict[str, Any]] = {
-    "ppo": {"learning_rate_decay": "none", "entropy_decay": "none", "huber_delta": 0.0},
-    "intrinsic": {"coefficient_decay": "none", "bonus_share": 1.0},
-}
-"""What runs did that were begun before there were these settings."""
-
-
 def from_yaml(text: str, source: str = "the settings") -> TrainConfig:
-    """Read what `to_yaml` wrote. A setting that is missing takes its default, or what it was before it was one.
+    """Read what `to_yaml` wrote, or a person. A setting that is missing takes its default.
 
     Raises
     ------
     UsageError : the text is no YAML, or names a setting that does not exist or cannot have this value
     """
-    content = _content(text, source)
-    config = content["config"]
-    if "version" in content:  # written by `to_yaml`, which leaves nothing out
-        old = {name: group | config[name] for name, group in BEFORE.items() if isinstance(config.get(name), dict)}
-        config = config | old
-    return from_dict(TrainConfig, config, source)
+    return from_dict(TrainConfig, _content(text, source)["config"], source)
 
 
 def read_config(folder: Path) -> TrainConfig:
