@@ -118,6 +118,7 @@ def test_no_room_knows_what_it_should_not() -> None:
     [
         "import bebold",
         "import bebold.config",
+        "import bebold.settings",
         "import bebold.gridworld.vector",
         "import bebold.envs",
         "import bebold.cli",

@@ -12,8 +12,9 @@ import pytest
 from scipy.stats import entropy
 
 from bebold import maps as module
+from bebold.config import MOST_MAPS
 from bebold.errors import RunError
-from bebold.maps import AXES, MOMENTS, SIDE, Maps, room_entropies
+from bebold.maps import AXES, SIDE, Maps, room_entropies
 
 K, H, W, R = 3, 6, 9, 2
 
@@ -135,9 +136,9 @@ def _wide(moments: int, height: int, width: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("size", [(1, SIDE + 1, 2), (1, 2, SIDE + 1), (MOMENTS + 1, 2, 2)])
+@pytest.mark.parametrize("size", [(1, SIDE + 1, 2), (1, 2, SIDE + 1), (MOST_MAPS + 1, 2, 2)])
 def test_more_than_a_page_can_show_is_refused(size: tuple[int, int, int], tmp_path: Path) -> None:
-    Maps(**_wide(*(min(n, most) for n, most in zip(size, (MOMENTS, SIDE, SIDE), strict=True))))
+    Maps(**_wide(*(min(n, most) for n, most in zip(size, (MOST_MAPS, SIDE, SIDE), strict=True))))
     np.savez_compressed(tmp_path / "maps.npz", **_wide(*size))
     with pytest.raises(RunError, match="more than 64 rows or columns, or more than 1,000 moments"):
         Maps.load(tmp_path / "maps.npz")

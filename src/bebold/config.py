@@ -13,6 +13,8 @@ HUBER_DELTA = {"obstructed_maze": 3.0}
 """`PPOConfig.huber_delta` of the task families that have their own."""
 USUAL_HUBER_DELTA = 1.0
 """Of all others."""
+MOST_MAPS = 1000
+"""Most moments of a run at which maps are made: a page holds the values of each, and a slider has no more places."""
 
 
 @dataclass(frozen=True)

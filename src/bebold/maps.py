@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bebold.checkpoint import replacing
+from bebold.config import MOST_MAPS
 from bebold.errors import RunError
 
 FILE = "maps.npz"
@@ -27,8 +28,6 @@ LARGEST = 2**28
 """Bytes of all arrays together: no maps of ours have a hundredth of it."""
 SIDE = 64
 """Most rows, and columns, of a level: no task has half as many, and a page draws a rectangle a cell."""
-MOMENTS = 1000
-"""Most moments of a run: a page holds the values of each, and a slider has no more places than that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +65,8 @@ class Maps:
                     raise ValueError(f"{name} has {size} entries along {axis}, and others have {sizes[axis]}")
         if not sizes["H"] or not sizes["W"] or not 0 < sizes["R"] < 128:
             raise ValueError("there is no level, or no room in it")
-        if max(sizes["H"], sizes["W"]) > SIDE or sizes["K"] > MOMENTS:
-            raise ValueError(f"it has more than {SIDE} rows or columns, or more than {MOMENTS:,} moments")
+        if max(sizes["H"], sizes["W"]) > SIDE or sizes["K"] > MOST_MAPS:
+            raise ValueError(f"it has more than {SIDE} rows or columns, or more than {MOST_MAPS:,} moments")
         if (self.steps < 0).any() or (np.diff(self.steps) <= 0).any():
             raise ValueError("its steps do not rise")
         if not (np.arange(-1, sizes["R"])[:, None] == np.unique(self.room)[None]).any(axis=0).all():

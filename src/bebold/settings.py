@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 import bebold
-from bebold.config import HUBER_DELTA, USUAL_HUBER_DELTA, Architecture, TrainConfig
+from bebold.config import HUBER_DELTA, MOST_MAPS, USUAL_HUBER_DELTA, Architecture, TrainConfig
 from bebold.errors import UsageError, read_text
 from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
+from bebold.methods.recipes import RECIPES, filled_in, find_recipe
 
 T = TypeVar("T")
 
@@ -230,8 +231,6 @@ def validate(config: TrainConfig) -> None:
     UsageError : names the setting and the mend
     UnknownTask : there is no such task
     """
-    from bebold.methods.recipes import find_recipe  # loads torch, which settings alone do not need
-
     task = find_task(config.task)
     find_recipe(config.method)
     _refuse_paths(config)
@@ -295,15 +294,12 @@ def validate(config: TrainConfig) -> None:
         raise UsageError(f"intrinsic.count_capacity is {capacity}; it must be a power of two, such as {2**24}")
     if config.maps.interval > 0 and config.fixed_level is None:
         raise UsageError("maps.interval asks for maps of one level; choose it with fixed_level")
-    if config.maps.interval > 0:
-        from bebold.maps import MOMENTS  # loads torch
-
-        # The last update may go beyond total_steps, and pass one more multiple of the interval.
-        if config.total_steps // config.maps.interval >= MOMENTS:
-            raise UsageError(
-                f"maps.interval is {config.maps.interval:,}; {config.total_steps:,} steps would have more than "
-                f"{MOMENTS:,} maps: set it to {config.total_steps // MOMENTS + 1:,} or more"
-            )
+    # The last update may go beyond total_steps, and pass one more multiple of the interval.
+    if config.maps.interval > 0 and config.total_steps // config.maps.interval >= MOST_MAPS:
+        raise UsageError(
+            f"maps.interval is {config.maps.interval:,}; {config.total_steps:,} steps would have more than "
+            f"{MOST_MAPS:,} maps: set it to {config.total_steps // MOST_MAPS + 1:,} or more"
+        )
     if config.stop_when_solved and config.evaluation.interval == 0:
         raise UsageError("stop_when_solved needs progress evaluations; set evaluation.interval to 250000, say")
     if config.give_up_at and config.evaluation.interval == 0:
@@ -348,8 +344,6 @@ def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tu
 
 def _unread(config: TrainConfig) -> set[str]:
     """The groups of settings that a run does not read: the other learner's, and those of other novelties."""
-    from bebold.methods.recipes import RECIPES
-
     read_by = {
         "intrinsic.rnd.": ("rnd", "averaged-rnd"),
         "intrinsic.icm.": ("error", "impact"),
@@ -363,8 +357,6 @@ def _unread(config: TrainConfig) -> set[str]:
 def resolve(config: TrainConfig) -> TrainConfig:
     """The settings with what was left open filled in: number of workers, the method's own network, coefficient and
     passes of ICM's models, the task family's own `huber_delta`."""
-    from bebold.methods.recipes import filled_in
-
     network = replace(config.network, architecture=architecture(config))
     ppo = config.ppo
     if ppo.huber_delta is None:
@@ -381,15 +373,11 @@ def resolve(config: TrainConfig) -> TrainConfig:
 
 def architecture(config: TrainConfig) -> Architecture:
     """The actor-critic's, as asked for or else the method's own."""
-    from bebold.methods.recipes import find_recipe
-
     return config.network.architecture or find_recipe(config.method).architecture
 
 
 def staggered(config: TrainConfig) -> bool:
     """Whether environments begin out of step, as asked for or else as the method asks."""
-    from bebold.methods.recipes import find_recipe
-
     return find_recipe(config.method).staggered if config.staggered is None else config.staggered
 
 
