@@ -19,9 +19,9 @@ from bebold.experiments.published import TASKS
 from bebold.groups import group
 from bebold.report import find_runs, read_result
 from bebold.runs import read_metrics, run_folder
-from bebold.settings import differences, resolve
+from bebold.settings import FREE_IN_FOLDERS, differences, resolve
 from bebold.studies import rooms, visitation
-from bebold.sweep import FREE, results_of
+from bebold.sweep import results_of
 from bebold.tables import learnt, over_seeds
 
 ROOT = Path(__file__).parents[1]
@@ -152,7 +152,7 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
     for folder in folders:
         result = read_result(folder)
         run = runs[result.task, result.name, result.config.seed]
-        assert differences(resolve(run), resolve(result.config), FREE - {"total_steps"}) == []
+        assert differences(resolve(run), resolve(result.config), FREE_IN_FOLDERS - {"total_steps"}) == []
         assert result.totals_before == []
 
 
@@ -294,4 +294,4 @@ def test_the_tables_of_rooms_are_those_of_their_records() -> None:
     assert [[seed, *cells.replace("*", "").split(" | ")] for seed, cells in said] == entries
     for run in exploration.RUNS:
         recorded = read_result(run_folder(run, folder)).config
-        assert differences(resolve(run), resolve(recorded), FREE - {"total_steps"}) == []
+        assert differences(resolve(run), resolve(recorded), FREE_IN_FOLDERS - {"total_steps"}) == []

@@ -212,7 +212,7 @@ def test_more_steps_are_gone_on_with_and_other_settings_refused(tmp_path: Path) 
     (folder / "evaluation.json").unlink()
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"steps": after[-1]["steps"] + 256}) + "\n")
-    finish(replace(CONFIG, total_steps=3500, task=f"bebold/{TASK}"), tmp_path)
+    finish(replace(CONFIG, total_steps=3500, task=f"bebold/{TASK}", preset="paper"), tmp_path)
     assert metrics(folder) == after
     assert json.loads((folder / "evaluation.json").read_text())["steps"] == after[-1]["steps"]
 

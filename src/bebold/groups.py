@@ -10,13 +10,11 @@ from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.experiments.published import IN_A_ROW, in_paper_order, published_return, steps_to_solve
 from bebold.report import Result
-from bebold.settings import HARMLESS, differences, resolve
+from bebold.settings import FREE_IN_MEANS, differences, resolve
 
 Groups = Mapping[tuple[str, str], Sequence[Result]]
 """The runs of each (task, name), by seed."""
 
-MAY_DIFFER = HARMLESS | {"seed", "evaluation"}
-"""Settings in which runs that are averaged may differ."""
 OF_THE_BEST = 0.9
 """The best of many runs is lucky, so that fewer than 95 % of it are enough."""
 
@@ -50,7 +48,7 @@ def solved_at(run: Result, beside: Sequence[Result]) -> int | None:
 
 def may_differ(config: TrainConfig) -> set[str]:
     """The settings in which runs that are averaged with this one may differ: not the end to which anything falls."""
-    return MAY_DIFFER if _falls(config) else MAY_DIFFER | {"total_steps"}
+    return FREE_IN_MEANS if _falls(config) else FREE_IN_MEANS | {"total_steps"}
 
 
 def _falls(config: TrainConfig) -> bool:

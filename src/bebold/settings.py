@@ -318,8 +318,14 @@ def _refuse_paths(config: TrainConfig, where: str = "") -> None:
             raise UsageError(f"{where}{name} is '{value}'; it names a folder: use letters, digits and . _ = + -")
 
 
-HARMLESS = {"task", "label", "workers", "device", "checkpoint_interval", "give_up_at"}
-"""Settings that do not change what is learnt from a step. `task` is among them since one task has several names."""
+FREE = {"task", "label", "preset", "workers", "device", "checkpoint_interval", "give_up_at"}
+"""Settings that do not change what is learnt from a step: between no two runs do they matter. `task` is among them
+since one task has several names, and `preset` since the settings that came from it are compared themselves."""
+FREE_IN_MEANS = FREE | {"seed", "evaluation"}
+"""Those in which runs that are averaged may differ."""
+FREE_IN_FOLDERS = FREE | {"total_steps", "stop_when_solved"}
+"""Those in which a run that a folder holds may differ from the one asked for, which it becomes by going on. If that has
+another total, the folder keeps a note."""
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

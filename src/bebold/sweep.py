@@ -30,7 +30,7 @@ from bebold.record import record
 from bebold.report import Result, read_result
 from bebold.runs import holds_run, last_records, run_folder
 from bebold.settings import (
-    HARMLESS,
+    FREE_IN_FOLDERS,
     core_count,
     differences,
     from_dict,
@@ -46,8 +46,6 @@ POLL = 1.0
 """Seconds between two looks at the runs."""
 LOG = "log.txt"
 """In each run folder: what its process said."""
-FREE = HARMLESS | {"total_steps", "stop_when_solved"}
-"""Settings in which a run found may differ from the run asked for. If it goes on to another total, it keeps a note."""
 SAY_EVERY = 60.0
 """Seconds between two lines about a run."""
 PATIENCE = 60.0
@@ -260,7 +258,7 @@ class _Job:
         UsageError : says which setting
         """
         there = resolve(read_config(self.folder)) if holds_run(self.folder) else self.config
-        for name, found, asked in differences(there, self.config, FREE):
+        for name, found, asked in differences(there, self.config, FREE_IN_FOLDERS):
             raise UsageError(f"{self.folder} holds a run with {name} {found!r}, not {asked!r}")
 
     @property
