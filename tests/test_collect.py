@@ -15,8 +15,9 @@ from bebold.config import NetworkConfig, TrainConfig
 from bebold.envs import make_envs
 from bebold.gridworld.lockstep import farama_full_grid
 from bebold.gridworld.tasks import find_task, make_farama
-from bebold.methods.amigo import GoalReward
+from bebold.methods.amigo import GoalNovelty
 from bebold.methods.counts import EpisodicCounter
+from bebold.methods.intrinsic import IntrinsicReward
 from bebold.methods.keys import make_key
 from bebold.networks import ActorCritic
 from bebold.rollout import Rollout
@@ -42,7 +43,7 @@ def make_collector(num_envs=3, unroll=50, task=TASK, key="observation", policy=N
         envs,
         key=make_key(key),
         counter=EpisodicCounter.for_episodes(num_envs, find_task(task).max_steps),
-        needs=frozenset({"image", "key"}) | (frozenset() if guide is None else GoalReward.needs),
+        needs=frozenset({"image", "key"}) | (frozenset() if guide is None else GoalNovelty.needs),
         guide=guide,
         unroll=unroll,
         seed=5,
@@ -97,7 +98,7 @@ def test_goals_are_those_of_a_plain_loop_over_farama_s_environment(task):
     policy.guide._choose = lambda grid, greedy, generator: inner[torch.randint(9, (len(grid),), generator=generator)]
     collector = make_collector(task=task, policy=policy, unroll=100)
     rollouts = [collector.collect(policy) for _ in range(3)]
-    reward = GoalReward(policy.guide, max_steps=find_task(task).max_steps)
+    intrinsic = IntrinsicReward(GoalNovelty(policy.guide, max_steps=find_task(task).max_steps))
     happened = {"started": 0, "reached": 0, "missed": 0, "solved": 0}
     for b in range(3):
         env = make_farama(find_task(task))
@@ -105,7 +106,7 @@ def test_goals_are_those_of_a_plain_loop_over_farama_s_environment(task):
         grid, start, resets = farama_full_grid(env.unwrapped), True, False
         goal, set_on, age, was_reached = None, None, 0, False
         for rollout in rollouts:
-            bonus = reward.reward(rollout)
+            bonus = intrinsic.reward(rollout)
             ended_goals = []
             for t in range(rollout.num_steps):
                 shown = {name: x[t, b] for name, x in rollout.obs.items()}
@@ -134,7 +135,7 @@ def test_goals_are_those_of_a_plain_loop_over_farama_s_environment(task):
                 happened["missed"] += (terminated or truncated) and not was_reached
                 happened["solved"] += earned > 0
                 start, resets = resets, terminated or truncated
-            _, outcome = reward._finished(one_env(rollout, b))
+            _, outcome = intrinsic.novelty._finished(one_env(rollout, b))
             assert outcome.tolist() == ended_goals
         env.close()
     assert happened["reached"] > 1 and happened["started"] > 3

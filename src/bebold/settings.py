@@ -247,7 +247,7 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
     if config.seed >= SEEDS:
         raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
-    if architecture(config) == "amigo" and find_recipe(config.method).novelty != "goals":
+    if architecture(config) == "amigo" and find_recipe(config.method).guide is None:
         raise UsageError(
             f"network.architecture is amigo, which looks at a goal, and the method {config.method} sets none; "
             "use --method amigo or --network.architecture mlp-gru"

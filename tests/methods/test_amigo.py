@@ -11,7 +11,8 @@ import torch
 from bebold.config import AMIGoConfig
 from bebold.errors import UsageError
 from bebold.methods import amigo
-from bebold.methods.amigo import GoalReward, Teacher, goal_reward, reached, step_bonus
+from bebold.methods.amigo import GoalNovelty, Teacher, goal_reward, reached, step_bonus
+from bebold.methods.intrinsic import IntrinsicReward
 from bebold.methods.recipes import build_guide, build_intrinsic
 from bebold.optimise import Peers
 
@@ -21,7 +22,7 @@ SHAPE = (5, 4, 3)
 
 def make(peers=None, shape=SHAPE, **settings):
     torch.manual_seed(0)
-    return GoalReward(Teacher(shape), AMIGoConfig(**settings), max_steps=100, peers=peers)
+    return GoalNovelty(Teacher(shape), AMIGoConfig(**settings), max_steps=100, peers=peers)
 
 
 def column(*values, dtype=None):
@@ -103,7 +104,8 @@ def test_the_bonus_of_a_rollout_by_hand(rollout_of):
     terminated = column(False, False, False, True, False, False)
     rollout = dataclasses.replace(rollout, terminated=terminated, reward=0.811 * terminated.float())
     goals = make(batch=3)
-    bonus = goals.reward(rollout)
+    intrinsic = IntrinsicReward(goals)
+    bonus = intrinsic.reward(rollout)
     assert bonus.dtype == torch.float32
     first, third = 1 - 0.9 * 7 / 100, 1 - 0.9 * 1 / 100
     expected = column(0.0, first, 0.0, 2 - 0.811, 0.0, third)
@@ -112,7 +114,7 @@ def test_the_bonus_of_a_rollout_by_hand(rollout_of):
     grids, outcome = goals._finished(rollout)
     assert outcome.tolist() == [[cell(3, 1), 7, 1, 0], [cell(3, 2), 2, 1, 1], [cell(1, 2), 1, 1, 0]]
     assert torch.equal(grids, grid[[0, 2, 5], 0])
-    stats = goals.update(rollout)
+    stats = intrinsic.update(rollout)
     second = 1 - 0.9 * 2 / 100
     assert stats["intrinsic/reward_mean"] == pytest.approx((first + second + third) / 5)  # without that of solving
     assert stats["intrinsic/goals_reached"] == 1.0
@@ -326,7 +328,7 @@ def test_it_is_built_with_what_it_needs_or_refused():
     shapes = {"image": (7, 7, 3), "grid": SHAPE}
     guide = build_guide("amigo", obs_shapes=shapes, seed=1)
     goals = build_intrinsic("amigo", obs_shapes=shapes, max_steps=10, guide=guide)
-    assert goals.teacher is guide
+    assert goals.novelty.teacher is guide
     state = torch.get_rng_state()
     own = build_intrinsic("amigo", obs_shapes=shapes, max_steps=10, seed=1)
     assert torch.equal(torch.get_rng_state(), state)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bebold.config import AMIGoConfig
 from bebold.encoding import CellEmbedding
 from bebold.guide import Guide
+from bebold.methods.novelty import Novelty
 from bebold.optimise import Optimiser, Peers
 from bebold.products import round_up
 from bebold.rollout import Rollout
@@ -142,7 +143,7 @@ class Teacher(Guide):
             raise ValueError("a saved goal was set after the present step")
 
 
-class GoalReward(nn.Module):
+class GoalNovelty(Novelty):
     """Pays the student for goals (`step_bonus`), and teaches the teacher which ones to set.
 
     The teacher earns `reward` for a goal that was reached in t* steps or more, and loses `penalty` for one that was
@@ -160,8 +161,9 @@ class GoalReward(nn.Module):
     max_steps : T, the task's time limit
     """
 
+    kind = "transition"
     needs = Teacher.needs | Teacher.gives
-    """Names of the observations that a rollout must keep for this reward."""
+    informative = False
 
     def __init__(
         self, teacher: Teacher, config: AMIGoConfig | None = None, *, max_steps: int, peers: Peers | None = None
@@ -177,15 +179,9 @@ class GoalReward(nn.Module):
         self._waiting: tuple[Tensor, Tensor] | None = None
 
     @torch.no_grad()
-    def reward(self, rollout: Rollout) -> Tensor:
-        """The bonus of each step, float32 `[T, B]`; 0 on steps that only reset. Changes nothing.
-
-        Raises
-        ------
-        UsageError : the rollout lacks an observation that is needed
-        """
-        rollout.require(self.needs)
-        return torch.where(rollout.valid, step_bonus(self._goal_reward(rollout), rollout.reward), 0.0)
+    def measure(self, rollout: Rollout) -> Tensor:
+        """float32 `[T, B]`."""
+        return step_bonus(self._goal_reward(rollout), rollout.reward)
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Let the teacher learn from the goals that ended in this rollout; returns `intrinsic/*`.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from bebold.guide import Guide
-    from bebold.methods.amigo import GoalReward
     from bebold.methods.intrinsic import IntrinsicReward
     from bebold.methods.novelty import Novelty
     from bebold.optimise import Peers
@@ -28,13 +27,15 @@ class Recipe:
     """One method. `alpha`, the episodic key and RND's settings are numbers of `IntrinsicConfig`."""
 
     novelty: str
-    """One of `NOVELTIES`; or `goals`, which a teacher sets."""
+    """One of `NOVELTIES`."""
     difference: Literal["clipped", "unclipped", "none"]
     restriction: Literal["first_visit", "inverse_sqrt", "none"]
     coefficient: float
     """β unless the settings say otherwise: larger where the bonus itself is smaller (docs/research-log.md)."""
     description: str
     """Formula and source, for the command line's help."""
+    guide: str | None = None
+    """What adds observations for it, one of `GUIDES`; None: nothing does."""
     architecture: Architecture = "mlp-gru"
     """The actor-critic unless the settings say otherwise."""
     staggered: bool = False
@@ -89,6 +90,7 @@ RECIPES: dict[str, Recipe] = {
         "none",
         0.3,
         "1 - 0.9 t/T where the cell changes that a teacher chose; Campero et al. 2021",
+        guide="teacher",
         architecture="amigo",
         staggered=True,
     ),
@@ -131,18 +133,13 @@ def build_guide(method: str, *, obs_shapes: Mapping[str, tuple[int, ...]], seed:
     ------
     UsageError : no such method, or the environment does not show what the guide needs
     """
-    if find_recipe(method).novelty != "goals":
-        return None
-    from bebold.methods.amigo import Teacher
     from bebold.seeded import seeded
 
-    if "grid" not in obs_shapes:
-        raise UsageError(
-            f"AMIGo's teacher reads 'grid', and the environment shows {', '.join(sorted(obs_shapes)) or 'nothing'}: "
-            "make MiniGrid environments with full_grid=True"
-        )
+    guide = find_recipe(method).guide
+    if guide is None:
+        return None
     with seeded(seed):
-        return Teacher(obs_shapes["grid"])
+        return GUIDES[guide](obs_shapes)
 
 
 def build_intrinsic(
@@ -156,7 +153,7 @@ def build_intrinsic(
     device: torch.device | str = "cpu",
     seed: int = 0,
     peers: Peers | None = None,
-) -> IntrinsicReward | GoalReward:
+) -> IntrinsicReward:
     """Build the intrinsic reward of a method in `RECIPES`.
 
     Parameters
@@ -176,15 +173,8 @@ def build_intrinsic(
 
     config = filled_in(method, config or IntrinsicConfig())
     recipe = find_recipe(method)
-    if recipe.novelty == "goals":
-        from bebold.methods.amigo import GoalReward, Teacher
-
-        teacher = guide or build_guide(method, obs_shapes=obs_shapes, seed=seed)
-        assert isinstance(teacher, Teacher)
-        if max_steps is None:
-            raise UsageError(f"the method {method} counts the time that is left; give max_steps, the task's time limit")
-        return GoalReward(teacher.to(device), config.amigo, max_steps=max_steps, peers=peers)
-    setting = Setting(config, obs_shapes, num_actions, device, seed, peers)
+    guide = guide or build_guide(method, obs_shapes=obs_shapes, seed=seed)
+    setting = Setting(config, obs_shapes, num_actions, max_steps, guide, device, seed, peers)
     return IntrinsicReward(
         NOVELTIES[recipe.novelty](setting),
         difference=recipe.difference,
@@ -200,6 +190,8 @@ class Setting:
     config: IntrinsicConfig
     obs_shapes: Mapping[str, tuple[int, ...]]
     num_actions: int
+    max_steps: int | None
+    guide: Guide | None
     device: torch.device | str
     seed: int
     peers: Peers | None
@@ -265,14 +257,41 @@ def _constant(value: float, setting: Setting) -> Novelty:
     return ConstantNovelty(value)
 
 
+def _goals(setting: Setting) -> Novelty:
+    from bebold.methods.amigo import GoalNovelty, Teacher
+
+    if setting.max_steps is None:
+        raise UsageError("AMIGo counts the time that is left: give max_steps, the task's time limit")
+    assert isinstance(setting.guide, Teacher)
+    return GoalNovelty(
+        setting.guide.to(setting.device), setting.config.amigo, max_steps=setting.max_steps, peers=setting.peers
+    )
+
+
 NOVELTIES: dict[str, Callable[[Setting], Novelty]] = {
     "rnd": _rnd,
     "averaged-rnd": _averaged_rnd,
     "error": partial(_icm, "error"),
     "impact": partial(_icm, "impact"),
+    "goals": _goals,
     "inverse-count": partial(_count, 1.0),
     "inverse-root-count": partial(_count, 0.5),
     "one": partial(_constant, 1.0),
     "zero": partial(_constant, 0.0),
 }
 """How each novelty is built."""
+
+
+def _teacher(obs_shapes: Mapping[str, tuple[int, ...]]) -> Guide:
+    from bebold.methods.amigo import Teacher
+
+    if "grid" not in obs_shapes:
+        raise UsageError(
+            f"AMIGo's teacher reads 'grid', and the environment shows {', '.join(sorted(obs_shapes)) or 'nothing'}: "
+            "make MiniGrid environments with full_grid=True"
+        )
+    return Teacher(obs_shapes["grid"])
+
+
+GUIDES: dict[str, Callable[[Mapping[str, tuple[int, ...]]], Guide]] = {"teacher": _teacher}
+"""How each guide is built, from name and shape of each observation of one environment."""
