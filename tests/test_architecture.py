@@ -18,6 +18,7 @@ ROOMS = [
     {
         "errors",
         "config",
+        "defaults",
         "rollout",
         "jit",
         "hashing",

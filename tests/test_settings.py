@@ -22,9 +22,11 @@ from bebold.config import (
     RNDConfig,
     TrainConfig,
 )
+from bebold.defaults import OF_TASKS, USUAL
 from bebold.errors import UsageError
 from bebold.evaluation import PROGRESS_SEED, TEST_SEED
-from bebold.gridworld.tasks import UnknownTask
+from bebold.gridworld.tasks import TASKS, UnknownTask
+from bebold.methods.recipes import RECIPES
 from bebold.settings import differences, from_yaml, resolve, to_yaml, validate, worker_count
 
 CONFIG = TrainConfig(task="KCS4R3", method="rnd", seed=3)
@@ -173,6 +175,15 @@ def test_levels_for_training_and_for_judging_never_meet() -> None:
 def test_every_limit_is_of_a_setting() -> None:
     for name in set(settings.LARGEST) | settings.MAY_BE_ZERO | settings.SHARES:
         attrgetter(name)(TrainConfig())
+
+
+def test_every_default_is_of_a_setting_that_is_left_open() -> None:
+    for table in (USUAL, *OF_TASKS.values(), *(recipe.defaults for recipe in RECIPES.values())):
+        for name in table:
+            assert attrgetter(name)(TrainConfig()) is None
+            assert name in USUAL
+    for start in OF_TASKS:
+        assert any(task.id.startswith(start) for task in TASKS)
 
 
 def test_commits_of_settings_files_old_and_edited() -> None:

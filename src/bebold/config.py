@@ -9,10 +9,6 @@ Key = Literal["observation", "full_state", "position", "pose", "contact", "discr
 Architecture = Literal["mlp-gru", "amigo", "bebold", "ride"]
 Preset = Literal["fast", "paper"]
 Encoding = Literal["onehot", "contact", "shapes", "codes", "integers", "bytes", "raw"]
-HUBER_DELTA = {"obstructed_maze": 3.0}
-"""`PPOConfig.huber_delta` of the task families that have their own."""
-USUAL_HUBER_DELTA = 1.0
-"""Of all others."""
 MOST_MAPS = 1000
 """Most moments of a run at which maps are made: a page holds the values of each, and a slider has no more places."""
 

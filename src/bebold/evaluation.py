@@ -23,7 +23,7 @@ from bebold.gridworld.tasks import find_task
 from bebold.methods.recipes import build_guide
 from bebold.networks import Policy
 from bebold.seeded import seeded
-from bebold.settings import architecture, from_dict, validate
+from bebold.settings import from_dict, resolve, validate
 
 PROGRESS_SEED = 1_000_000_000
 """First seed of the held-out levels that are played during training."""
@@ -135,7 +135,7 @@ def make_policy(config: TrainConfig, envs: VectorEnv) -> Policy:
     The same seed gives the same weights. The environments show what it observes.
     """
     shapes = observation_shapes(envs)
-    kind = ARCHITECTURES[architecture(config)]
+    kind = ARCHITECTURES[str(resolve(config).network.architecture)]
     with seeded(config.seed):
         policy = kind(shapes[kind.source], int(envs.single_action_space.n), config.network)  # type: ignore[attr-defined,call-arg]
     policy.guide = build_guide(config.method, obs_shapes=shapes, seed=config.seed)

@@ -17,11 +17,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 import bebold
-from bebold.config import HUBER_DELTA, MOST_MAPS, USUAL_HUBER_DELTA, Architecture, TrainConfig
+from bebold.config import MOST_MAPS, TrainConfig
+from bebold.defaults import USUAL, filled_in, of_task
 from bebold.errors import UsageError, read_text
 from bebold.experiments.published import solved_threshold
 from bebold.gridworld.tasks import find_task
-from bebold.methods.recipes import RECIPES, filled_in, find_recipe
+from bebold.methods.recipes import RECIPES, Group, find_recipe
 
 T = TypeVar("T")
 
@@ -247,7 +248,7 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
     if config.seed >= SEEDS:
         raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
-    if architecture(config) == "amigo" and find_recipe(config.method).guide is None:
+    if config.network.architecture == "amigo" and find_recipe(config.method).guide is None:
         raise UsageError(
             f"network.architecture is amigo, which looks at a goal, and the method {config.method} sets none; "
             "use --method amigo or --network.architecture mlp-gru"
@@ -350,41 +351,22 @@ def differences(one: TrainConfig, other: TrainConfig, free: Set[str]) -> list[tu
 
 def _unread(config: TrainConfig) -> set[str]:
     """The groups of settings that a run does not read: the other learner's, and those of other novelties."""
-    read_by = {
-        "intrinsic.rnd.": ("rnd", "averaged-rnd"),
-        "intrinsic.icm.": ("error", "impact"),
-        "intrinsic.amigo.": ("goals",),
-    }
     recipe = RECIPES.get(config.method)  # a run may be of a method that is not known here
-    unread = {group for group, novelties in read_by.items() if recipe and recipe.novelty not in novelties}
+    unread = {f"intrinsic.{group}." for group in get_args(Group) if recipe and recipe.reads != group}
     return unread | {"ppo." if config.learner == "impala" else "impala."}
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The settings with what was left open filled in: number of workers, the method's own network, coefficient and
-    passes of ICM's models, the task family's own `huber_delta`."""
-    network = replace(config.network, architecture=architecture(config))
-    ppo = config.ppo
-    if ppo.huber_delta is None:
-        ppo = replace(ppo, huber_delta=HUBER_DELTA.get(find_task(config.task).family, USUAL_HUBER_DELTA))
-    return replace(
-        config,
-        workers=worker_count(config),
-        staggered=staggered(config),
-        network=network,
-        ppo=ppo,
-        intrinsic=filled_in(config.method, config.intrinsic),
-    )
+    """The settings with what was left open filled in: the number of workers, and what is None with the method's own,
+    else the task's own, else the usual.
 
-
-def architecture(config: TrainConfig) -> Architecture:
-    """The actor-critic's, as asked for or else the method's own."""
-    return config.network.architecture or find_recipe(config.method).architecture
-
-
-def staggered(config: TrainConfig) -> bool:
-    """Whether environments begin out of step, as asked for or else as the method asks."""
-    return find_recipe(config.method).staggered if config.staggered is None else config.staggered
+    Raises
+    ------
+    UsageError : there is no such task or method
+    """
+    recipe = find_recipe(config.method)
+    own = of_task(find_task(config.task).id) | {"intrinsic.coefficient": recipe.coefficient} | recipe.defaults
+    return filled_in(replace(config, workers=worker_count(config)), USUAL | own)
 
 
 def worker_count(config: TrainConfig, cores: int = 0) -> int:

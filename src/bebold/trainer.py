@@ -27,7 +27,7 @@ from bebold.methods.recipes import build_intrinsic
 from bebold.networks import Policy
 from bebold.parallel import Workers
 from bebold.rollout import Rollout
-from bebold.settings import LEVELS, staggered
+from bebold.settings import LEVELS
 
 
 class Trainer:
@@ -59,7 +59,7 @@ class Trainer:
         action_seed, _ = np.random.SeedSequence((config.seed, workers.rank)).generate_state(2).tolist()
         self.learner: Learner = build_learner(config, self.policy, seed=split_seed, peers=workers)
         first_level = config.seed * LEVELS + workers.rank * share
-        elapsed = self._first_times()[workers.rank * share :][:share] if staggered(config) else None
+        elapsed = self._first_times()[workers.rank * share :][:share] if config.staggered else None
         collector = self.collector(
             share, unroll=config.unroll, seed=first_level, action_seed=action_seed, elapsed=elapsed
         )

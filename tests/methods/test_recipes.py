@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from bebold.config import IntrinsicConfig, RNDConfig, TrainConfig
 from bebold.errors import UsageError
 from bebold.methods.icm import ICMNovelty
-from bebold.methods.recipes import RECIPES, build_intrinsic
+from bebold.methods.recipes import NOVELTIES, RECIPES, Group, Setting, build_guide, build_intrinsic
 from bebold.methods.rnd import RNDNovelty
 
 SHAPES = {"image": (7, 7, 3)}
@@ -87,6 +88,21 @@ def test_a_rollout_without_what_is_read_is_refused(rollout_of, method):
     missing = ", ".join(sorted(NEEDS[method]))
     with pytest.raises(UsageError, match=f"the rollout's obs lack {missing}, which this .* its `needs` name"):
         intrinsic.reward(rollout_of(counts=torch.ones(9, 6, dtype=torch.int32)))
+
+
+@pytest.mark.parametrize("method", RECIPES)
+def test_a_row_says_which_group_of_settings_it_reads(method):
+    read = set()
+
+    class Watched(IntrinsicConfig):
+        def __getattribute__(self, name):
+            read.add(name)
+            return super().__getattribute__(name)
+
+    recipe, shapes = RECIPES[method], SHAPES | {"grid": (5, 4, 3)}
+    guide = build_guide(method, obs_shapes=shapes)
+    NOVELTIES[recipe.novelty](Setting(Watched(), shapes, 7, 100, guide, "cpu", 0, None))
+    assert read & set(get_args(Group)) == {recipe.reads} - {None}
 
 
 def test_methods_differ_as_their_formulas_say(view_rollout):

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bebold.config import USUAL_HUBER_DELTA, PPOConfig
+from bebold.config import PPOConfig
+from bebold.defaults import or_usual
 from bebold.networks import Policy
 from bebold.optimise import Optimiser, Peers
 from bebold.returns import discounts, gae, reward_streams
@@ -50,7 +51,7 @@ class PPO:
         self.config = config
         self.coefficient = coefficient
         self.entropy = config.entropy
-        self.huber_delta = USUAL_HUBER_DELTA if config.huber_delta is None else config.huber_delta
+        self.huber_delta = or_usual(config.huber_delta, "ppo.huber_delta")
         self.generator = torch.Generator().manual_seed(seed)
         self.optimiser = Optimiser(
             policy.own_parameters(),

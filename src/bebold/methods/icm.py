@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bebold.config import ICMConfig
 from bebold.convolutions import ride_encoder
+from bebold.defaults import or_usual
 from bebold.encoding import distinct
 from bebold.methods import embedding
 from bebold.methods.novelty import Novelty, shuffled
@@ -87,7 +88,7 @@ class ICMNovelty(Novelty):
         sizes = torch.tensor([float(len(part)) for part in place.tensor_split(self.config.minibatches)])
         self.optimiser.peers.average_(sizes)
         losses = []
-        for _ in range(1 if self.config.epochs is None else self.config.epochs):
+        for _ in range(or_usual(self.config.epochs, "intrinsic.icm.epochs")):
             order = transition_of[shuffled(len(place), self.generator).to(place.device)]
             for batch, size in zip(order.tensor_split(self.config.minibatches), sizes.tolist(), strict=True):
                 weights = torch.bincount(batch, minlength=len(transitions))

@@ -6,11 +6,12 @@ The table is plain data: reading it, as the command line's help does, does not l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bebold.config import Architecture, IntrinsicConfig
+from bebold.config import IntrinsicConfig, TrainConfig
+from bebold.defaults import filled_in
 from bebold.errors import UsageError, look_up
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from bebold.methods.intrinsic import IntrinsicReward
     from bebold.methods.novelty import Novelty
     from bebold.optimise import Peers
+
+Group = Literal["rnd", "icm", "amigo"]
+"""Groups of `IntrinsicConfig`, each read by some novelties alone."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,10 @@ class Recipe:
     """Formula and source, for the command line's help."""
     guide: str | None = None
     """What adds observations for it, one of `GUIDES`; None: nothing does."""
-    architecture: Architecture = "mlp-gru"
-    """The actor-critic unless the settings say otherwise."""
-    staggered: bool = False
-    """Whether environments begin out of step with each other unless the settings say otherwise."""
-    icm_epochs: int = 1
-    """Passes of ICM's models over each rollout unless the settings say otherwise (docs/research-log.md)."""
+    reads: Group | None = None
+    """The group of settings that its novelty reads, if any."""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """What other settings that are left open become: see `bebold.defaults`."""
 
 
 RECIPES: dict[str, Recipe] = {
@@ -51,11 +53,14 @@ RECIPES: dict[str, Recipe] = {
         "first_visit",
         1.0,
         "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
+        reads="rnd",
     ),
-    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018"),
-    "rnd-episodic": Recipe("rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR"),
+    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018", reads="rnd"),
+    "rnd-episodic": Recipe(
+        "rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR", reads="rnd"
+    ),
     "bebold-no-episodic": Recipe(
-        "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR"
+        "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR", reads="rnd"
     ),
     "bebold-no-clip": Recipe(
         "rnd",
@@ -63,6 +68,7 @@ RECIPES: dict[str, Recipe] = {
         "first_visit",
         1.0,
         "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
+        reads="rnd",
     ),
     "bebold-averaged": Recipe(
         "averaged-rnd",
@@ -70,18 +76,28 @@ RECIPES: dict[str, Recipe] = {
         "first_visit",
         1.0,
         "max(m(o') - alpha m(o), 0) 1{N_e(o') = 1}, m = mean RND error of a rollout's observations with o's key",
+        reads="rnd",
     ),
     "bebold-count": Recipe(
         "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
     ),
     "count": Recipe("inverse-root-count", "none", "none", 1.0, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
-    "icm": Recipe("error", "none", "none", 0.01, "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017", icm_epochs=4),
+    "icm": Recipe(
+        "error",
+        "none",
+        "none",
+        0.01,
+        "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017",
+        reads="icm",
+        defaults={"intrinsic.icm.epochs": 4},
+    ),
     "ride": Recipe(
         "impact",
         "none",
         "inverse_sqrt",
         0.01,
         "norm(phi(o') - phi(o)) / sqrt(N_e(o')); RIDE, Raileanu and Rocktäschel 2020",
+        reads="icm",
     ),
     "episodic": Recipe("one", "none", "first_visit", 0.3, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
     "amigo": Recipe(
@@ -91,8 +107,8 @@ RECIPES: dict[str, Recipe] = {
         0.3,
         "1 - 0.9 t/T where the cell changes that a teacher chose; Campero et al. 2021",
         guide="teacher",
-        architecture="amigo",
-        staggered=True,
+        reads="amigo",
+        defaults={"network.architecture": "amigo", "staggered": True},
     ),
     "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
 }
@@ -106,19 +122,6 @@ def find_recipe(method: str) -> Recipe:
     UsageError : no such method
     """
     return look_up("method", method, RECIPES)
-
-
-def filled_in(method: str, config: IntrinsicConfig) -> IntrinsicConfig:
-    """The settings, with the method's own where they leave one open.
-
-    Raises
-    ------
-    UsageError : no such method
-    """
-    recipe = find_recipe(method)
-    coefficient = recipe.coefficient if config.coefficient is None else config.coefficient
-    epochs = recipe.icm_epochs if config.icm.epochs is None else config.icm.epochs
-    return replace(config, coefficient=coefficient, icm=replace(config.icm, epochs=epochs))
 
 
 def build_guide(method: str, *, obs_shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Guide | None:
@@ -171,8 +174,8 @@ def build_intrinsic(
     """
     from bebold.methods.intrinsic import IntrinsicReward
 
-    config = filled_in(method, config or IntrinsicConfig())
     recipe = find_recipe(method)
+    config = filled_in(TrainConfig(intrinsic=config or IntrinsicConfig()), recipe.defaults).intrinsic
     guide = guide or build_guide(method, obs_shapes=obs_shapes, seed=seed)
     setting = Setting(config, obs_shapes, num_actions, max_steps, guide, device, seed, peers)
     return IntrinsicReward(
