@@ -206,12 +206,24 @@ def test_the_method_s_own_network_is_filled_in(method: str, asked: Any, expected
 
 
 @pytest.mark.parametrize(
-    ("task", "asked", "expected"),
-    [("KCS6R3", None, 1.0), ("MRN12S10", None, 1.0), ("OM2Dlh", None, 3.0), ("OMFull", 0.0, 0.0), ("KCS3R3", 2.0, 2.0)],
+    ("task", "name", "asked", "expected"),
+    [
+        ("KCS6R3", "huber_delta", None, 1.0),
+        ("MRN12S10", "huber_delta", None, 1.0),
+        ("OM2Dlh", "huber_delta", None, 3.0),
+        ("OMFull", "huber_delta", 0.0, 0.0),
+        ("KCS3R3", "huber_delta", 2.0, 2.0),
+        ("KCS3R3", "entropy", None, 5e-3),
+        ("MiniGrid-LavaGapS7-v0", "entropy", None, 0.05),
+        ("MiniGrid-LavaCrossingS9N1-v0", "entropy", None, 0.02),
+        ("MiniGrid-LavaCrossingS9N1-v0", "entropy", 0.0, 0.0),
+        ("MiniGrid-SimpleCrossingS9N1-v0", "entropy", None, 5e-3),
+    ],
 )
-def test_the_task_family_s_own_huber_delta_is_filled_in(task: str, asked: float | None, expected: float) -> None:
-    resolved = settings.resolve(TrainConfig(task=task, ppo=PPOConfig(huber_delta=asked)))
-    assert resolved.ppo.huber_delta == expected
+def test_the_task_s_own_numbers_are_filled_in(task: str, name: str, asked: float | None, expected: float) -> None:
+    ppo = replace(PPOConfig(), **{name: asked})  # type: ignore[arg-type]
+    resolved = settings.resolve(TrainConfig(task=task, ppo=ppo))
+    assert getattr(resolved.ppo, name) == expected
     assert from_yaml(to_yaml(resolved, {})) == resolved == settings.resolve(resolved)
 
 
@@ -232,7 +244,7 @@ def test_what_neither_run_reads_makes_no_difference():
     one, icm = TrainConfig(), IntrinsicConfig(icm=ICMConfig(forward_loss=3.0))
     assert differences(one, replace(one, intrinsic=icm), set()) == []
     assert differences(one, replace(one, impala=IMPALAConfig(entropy=0.5)), set()) == []
-    assert differences(one, replace(one, ppo=PPOConfig(entropy=0.5)), set()) == [("ppo.entropy", 5e-3, 0.5)]
+    assert differences(one, replace(one, ppo=PPOConfig(entropy=0.5)), set()) == [("ppo.entropy", None, 0.5)]
     ride = replace(one, method="ride")
     assert differences(ride, replace(ride, intrinsic=icm), set()) == [("intrinsic.icm.forward_loss", 0.01, 3.0)]
     names = {name for name, _, _ in differences(one, replace(ride, intrinsic=icm), set())}

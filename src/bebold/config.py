@@ -51,18 +51,18 @@ class PPOConfig:
     not divided by their deviation, and can double the steps where exploration takes long)."""
     max_grad_norm: float = 0.5
     """Global gradient norm is clipped to this (OpenAI baselines)."""
-    entropy: float = 5e-3
-    """Entropy coefficient (measured: at 2e-3 ObstructedMaze-2Dlhb's first reward takes 5 M steps; BeBold's is 5e-4).
-    `bebold train` has 0.05 for LavaGap and 0.02 for LavaCrossing (measured: with less the policy goes straight ahead,
-    into the lava)."""
+    entropy: float | None = None
+    """Entropy coefficient. None takes the task's own: 0.05 for LavaGap and 0.02 for LavaCrossing (measured: with less
+    the policy goes straight ahead, into the lava), else 5e-3 (measured: at 2e-3 ObstructedMaze-2Dlhb's first reward
+    takes 5 M steps; BeBold's is 5e-4)."""
     entropy_decay: Literal["linear", "none"] = "linear"
     """linear: it falls to 0 at `total_steps`, so that in the end the policy is sure of itself (measured: where it ends
     at half of the run, MultiRoom-N12-S10 falls apart for a while)."""
     value_loss: float = 0.1
     """Weight of the value loss (measured: at the usual 0.5 its gradient upsets the policy once rewards come)."""
     huber_delta: float | None = None
-    """An error of the values beyond this counts linearly, not squared; 0: all are squared. None takes the task family's
-    own: 3 for ObstructedMaze (measured, seed 11: OMFull ends at .92 with 1, at .95 with 3), else 1 (measured: with 2, 3
+    """An error of the values beyond this counts linearly, not squared; 0: all are squared. None takes the task's own:
+    3 for ObstructedMaze (measured, seed 11: OMFull ends at .92 with 1, at .95 with 3), else 1 (measured: with 2, 3
     or 0 MultiRoom-N12-S10's policy falls apart for a while once the bonus is gone)."""
     extrinsic_scale: float = 10.0
     """Factor on the environment's reward. 1 in the paper; 10 keeps it above the bonus (measured); 0: bonus alone."""

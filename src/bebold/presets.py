@@ -30,9 +30,9 @@ UNROLL = 100
 def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3") -> TrainConfig:
     """The settings of a preset for a method on a task.
 
-    fast: ours, the same for all methods, with the steps and the entropy coefficient that our tables give the task, or
-    its `-v0` id. paper: networks, inputs, learner and coefficients of the paper that the method comes from, as far as
-    known (docs/methods.md); methods without a paper of their own take BeBold's.
+    fast: ours, the same for all methods, with the steps that our tables give the task, or its `-v0` id. paper:
+    networks, inputs, learner and coefficients of the paper that the method comes from, as far as known
+    (docs/methods.md); methods without a paper of their own take BeBold's.
 
     Raises
     ------
@@ -43,8 +43,7 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
     config = TrainConfig(method=method, task=task)
     known = find_task(task)
     if name == "fast":
-        steps = BUDGETS.get(known.name.removesuffix("-v1"), config.total_steps)
-        return replace(config, total_steps=steps, ppo=replace(config.ppo, entropy=static.entropy_of(known.id)))
+        return replace(config, total_steps=BUDGETS.get(known.name.removesuffix("-v1"), config.total_steps))
     config = replace(
         config,
         preset="paper",

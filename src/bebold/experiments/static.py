@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bebold.config import EvaluationConfig, IntrinsicConfig, PPOConfig, RNDConfig, TrainConfig
+from bebold.config import EvaluationConfig, IntrinsicConfig, RNDConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 
 STEPS = {
@@ -35,9 +35,6 @@ STEPS = {
 }
 """Environment steps of each run: twice or three times what a tuning seed of BeBold needed to learn the task
 (benchmarks/static-budgets.yaml), and half a million at least, since every method begins to learn slowly."""
-ENTROPY = {task: 0.05 if "Gap" in task else 0.02 for task in STEPS if "Lava" in task}
-"""Entropy coefficients that are not the usual one. Where the gaps are in the agent's way it leads straight ahead, and
-elsewhere nothing is lost by dying: with 5e-3 many policies go that way for ever (docs/research-log.md)."""
 VIEWS = IntrinsicConfig(coefficient=0.3, key="observation", rnd=RNDConfig(encoding="onehot", learning_rate=1e-3))
 """The paper's key, observations. Where there is nothing to take or to open, contacts are soon all known. β, as in
 `OPEN_ROWS`, is the one that suited the harder tasks (benchmarks/keys.yaml, benchmarks/tuning-near.yaml)."""
@@ -61,11 +58,6 @@ LONG = ("MiniGrid-Empty-16x16-v0", "MiniGrid-DoorKey-16x16-v0", "MiniGrid-RedBlu
 """Half as many where an agent that fails plays episodes of a thousand steps and more."""
 
 
-def entropy_of(task: str) -> float:
-    """The entropy coefficient of runs on the task with this id."""
-    return ENTROPY.get(task, PPOConfig.entropy)
-
-
 _RUNS = tuple(
     replace(
         row,
@@ -73,7 +65,6 @@ _RUNS = tuple(
         seed=seed,
         total_steps=steps,
         workers=1,
-        ppo=PPOConfig(entropy=entropy_of(task)),
         evaluation=EvaluationConfig(interval=steps // (EVALUATIONS // 2 if task in LONG else EVALUATIONS)),
     )
     for seed in REPORTED_SEEDS[:2]

@@ -35,13 +35,13 @@ class Learner(Protocol):
 def build_learner(config: TrainConfig, policy: Policy, *, seed: int, peers: Peers) -> Learner:
     """The learner that the settings name. `seed` is equal on all workers, so that all learn the same.
 
-    `config` is resolved: its coefficient β and `ppo.huber_delta` are numbers.
+    `config` is resolved: its coefficient β, and PPO's entropy coefficient and `huber_delta`, are numbers.
     """
     from bebold.learners.impala import IMPALA
     from bebold.learners.ppo import PPO
 
     coefficient = config.intrinsic.coefficient
-    assert coefficient is not None and config.ppo.huber_delta is not None, "settings.resolve fills them in"
+    assert coefficient is not None and None not in (config.ppo.entropy, config.ppo.huber_delta), "see settings.resolve"
     if config.learner == "impala":
         return IMPALA(policy, config.impala, coefficient=coefficient, peers=peers)
     return PPO(policy, config.ppo, coefficient=coefficient, seed=seed, peers=peers)

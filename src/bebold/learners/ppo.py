@@ -50,7 +50,7 @@ class PPO:
         self.policy = policy
         self.config = config
         self.coefficient = coefficient
-        self.entropy = config.entropy
+        self.first_entropy = self.entropy = or_usual(config.entropy, "ppo.entropy")
         self.huber_delta = or_usual(config.huber_delta, "ppo.huber_delta")
         self.generator = torch.Generator().manual_seed(seed)
         self.optimiser = Optimiser(
@@ -66,7 +66,7 @@ class PPO:
         if self.config.learning_rate_decay == "linear":
             self.optimiser.scale_learning_rate(1 - progress)
         if self.config.entropy_decay == "linear":
-            self.entropy = (1 - progress) * self.config.entropy
+            self.entropy = (1 - progress) * self.first_entropy
         advantage, target = self.advantages(rollout, bonus)
         advantage = self.centred(advantage, rollout.valid)
         sums: dict[str, float] = {}
