@@ -22,6 +22,7 @@ from bebold.cli import COMMANDS, main
 from bebold.config import TrainConfig
 from bebold.evaluation import Evaluation, load_policy
 from bebold.gridworld.tasks import TASKS
+from bebold.methods.recipes import RECIPES
 from bebold.runs import read_metrics
 
 SMALL = (
@@ -170,6 +171,18 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert len({len(line) for line in lines}) == 1
 
 
+def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(RECIPES)
+    source, bonus = heading.index("source"), heading.index("bonus")
+    for line, recipe in zip(lines, RECIPES.values(), strict=True):
+        assert float(line.split()[1]) == recipe.coefficient
+        assert (line[source:bonus].strip(), line[bonus:]) == (recipe.source, recipe.formula)
+    (ride,) = [line for line in lines if line.startswith("ride ")]
+    assert ride.endswith("norm(phi(o') - phi(o)) / sqrt(N_e(o')), phi: ICM's")
+
+
 def settings_of(config: Any, prefix: str = "") -> list[str]:
     names = []
     for field in fields(config):
@@ -182,7 +195,7 @@ def settings_of(config: Any, prefix: str = "") -> list[str]:
 def test_help_reads_like_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
-    assert set(COMMANDS) == set("train resume eval watch report sweep reproduce bench tasks demo".split())  # noqa: SIM905
+    assert set(COMMANDS) == set("train resume eval watch report sweep reproduce bench tasks methods demo".split())  # noqa: SIM905
     assert all(f"• {command} " in overview for command in COMMANDS)
     assert main(["train", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
@@ -199,8 +212,9 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert "usage: bebold" in capsys.readouterr().out
 
 
-def test_help_loads_nothing_heavy() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "bebold.cli", "--help"]
+@pytest.mark.parametrize("argument", ["--help", "methods"])
+def test_what_only_tells_loads_nothing_heavy(argument: str) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "bebold.cli", argument]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert " bebold.config\n" in result.stderr
     for heavy in ("torch", "numba", "matplotlib"):

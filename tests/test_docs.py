@@ -40,5 +40,13 @@ def test_the_example_of_a_training_loop_pays_first_visits() -> None:
     assert names["stats"]["intrinsic/predictor_loss"] > 0
 
 
+def test_the_table_of_methods_has_their_coefficients() -> None:
+    row = r"^\| `([\w-]+)` \|[^|]*\|[^|]*\|[^|]*\| ([\d.]+) \|"
+    rows = re.findall(row, (DOCS / "methods.md").read_text(), re.MULTILINE)
+    assert {name: float(coefficient) for name, coefficient in rows} == {
+        name: recipe.coefficient for name, recipe in RECIPES.items()
+    }
+
+
 def _small(config: bebold.TrainConfig, **changes: int) -> bebold.TrainConfig:
     return bebold.TrainConfig(**(vars(config) | changes))

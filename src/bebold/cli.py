@@ -19,6 +19,7 @@ import bebold
 from bebold.config import TrainConfig
 from bebold.errors import NO_ROOM, RunError, UsageError, out_of_memory
 from bebold.gridworld.tasks import TASKS
+from bebold.methods.recipes import RECIPES
 from bebold.presets import PRESETS, preset
 
 MOST_LEVELS = 10**9
@@ -325,6 +326,18 @@ class Tasks:
 
 
 @dataclass(frozen=True)
+class Methods:
+    """List the methods: name, β unless another is asked for, source, what is paid for a step from o to o'."""
+
+    def run(self) -> int:
+        line = "{:<18} {:>4}  {:<37}  {}".format
+        print(line("method", "β", "source", "bonus"))
+        for name, recipe in RECIPES.items():
+            print(line(name, f"{recipe.coefficient:g}", recipe.source, recipe.formula))
+        return 0
+
+
+@dataclass(frozen=True)
 class Demo:
     """Train BeBold on KeyCorridorS3R3 until solved, play it on Farama's environment, draw the result."""
 
@@ -341,7 +354,7 @@ class Demo:
 
 COMMANDS: dict[str, Callable[..., object]] = {
     command.__name__.lower(): command
-    for command in (Train, Resume, Eval, Watch, Report, Sweep, Reproduce, Bench, Tasks, Demo)
+    for command in (Train, Resume, Eval, Watch, Report, Sweep, Reproduce, Bench, Tasks, Methods, Demo)
 }
 DESCRIPTION = "BeBold (NovelD): exploration under sparse rewards. `bebold COMMAND --help` says more of each command."
 

@@ -256,7 +256,7 @@ class TrainConfig:
     """A MiniGrid id (MiniGrid-KeyCorridorS3R3-v0), the paper's short name (KCS3R3); see `bebold tasks`."""
     method: str = "bebold"
     """bebold, rnd, rnd-episodic, bebold-no-episodic, bebold-no-clip, bebold-averaged, bebold-count, count, episodic,
-    icm, ride, amigo or none: see docs/methods.md."""
+    icm, ride, amigo or none: see `bebold methods`."""
     label: str = ""
     """What the run folder, tables and figures call these settings; empty: the method."""
     seed: int = 1

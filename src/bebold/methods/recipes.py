@@ -36,8 +36,10 @@ class Recipe:
     restriction: Literal["first_visit", "inverse_sqrt", "none"]
     coefficient: float
     """β unless the settings say otherwise: larger where the bonus itself is smaller (docs/research-log.md)."""
-    description: str
-    """Formula and source, for the command line's help."""
+    formula: str
+    """What is paid for a step from o to o', for `bebold methods`."""
+    source: str
+    """Where it comes from."""
     guide: str | None = None
     """What adds observations for it, one of `GUIDES`; None: nothing does."""
     reads: Group | None = None
@@ -52,22 +54,36 @@ RECIPES: dict[str, Recipe] = {
         "clipped",
         "first_visit",
         1.0,
-        "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n = RND error; BeBold Eq. 3",
+        "max(n(o') - alpha n(o), 0) 1{N_e(o') = 1}, n: RND's error",
+        "BeBold, Eq. 3; NovelD",
         reads="rnd",
     ),
-    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'); Burda et al. 2018", reads="rnd"),
+    "rnd": Recipe("rnd", "none", "none", 0.1, "n(o'), n: RND's error", "Burda et al. 2018", reads="rnd"),
     "rnd-episodic": Recipe(
-        "rnd", "none", "first_visit", 1.0, "n(o') 1{N_e(o') = 1}; BeBold's ablation, RND + ERIR", reads="rnd"
+        "rnd",
+        "none",
+        "first_visit",
+        1.0,
+        "n(o') 1{N_e(o') = 1}, n: RND's error",
+        "BeBold's ablation, RND + ERIR",
+        reads="rnd",
     ),
     "bebold-no-episodic": Recipe(
-        "rnd", "clipped", "none", 0.1, "max(n(o') - alpha n(o), 0); BeBold's ablation, without ERIR", reads="rnd"
+        "rnd",
+        "clipped",
+        "none",
+        0.1,
+        "max(n(o') - alpha n(o), 0), n: RND's error",
+        "BeBold's ablation, without ERIR",
+        reads="rnd",
     ),
     "bebold-no-clip": Recipe(
         "rnd",
         "unclipped",
         "first_visit",
         1.0,
-        "(n(o') - alpha n(o)) 1{N_e(o') = 1}; BeBold's ablation, without clipping",
+        "(n(o') - alpha n(o)) 1{N_e(o') = 1}, n: RND's error",
+        "BeBold's ablation, without clipping",
         reads="rnd",
     ),
     "bebold-averaged": Recipe(
@@ -75,19 +91,26 @@ RECIPES: dict[str, Recipe] = {
         "clipped",
         "first_visit",
         1.0,
-        "max(m(o') - alpha m(o), 0) 1{N_e(o') = 1}, m = mean RND error of a rollout's observations with o's key",
+        "max(m(o') - alpha m(o), 0) 1{N_e(o') = 1}, m: mean RND error of a rollout's observations with o's key",
+        "ours, against noise",
         reads="rnd",
     ),
     "bebold-count": Recipe(
-        "inverse-count", "clipped", "first_visit", 0.1, "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}; BeBold Eq. 2"
+        "inverse-count",
+        "clipped",
+        "first_visit",
+        0.1,
+        "max(1/N(s') - alpha/N(s), 0) 1{N_e(s') = 1}",
+        "BeBold, Eq. 2",
     ),
-    "count": Recipe("inverse-root-count", "none", "none", 1.0, "1/sqrt(N(s')); Bellemare et al. 2016, exact counts"),
+    "count": Recipe("inverse-root-count", "none", "none", 1.0, "1/sqrt(N(s'))", "Bellemare et al. 2016, exact counts"),
     "icm": Recipe(
         "error",
         "none",
         "none",
         0.01,
-        "norm(f(phi(o), a) - phi(o')); ICM, Pathak et al. 2017",
+        "norm(f(phi(o), a) - phi(o')), phi and f learnt",
+        "Pathak et al. 2017",
         reads="icm",
         defaults={"intrinsic.icm.epochs": 4},
     ),
@@ -96,21 +119,23 @@ RECIPES: dict[str, Recipe] = {
         "none",
         "inverse_sqrt",
         0.01,
-        "norm(phi(o') - phi(o)) / sqrt(N_e(o')); RIDE, Raileanu and Rocktäschel 2020",
+        "norm(phi(o') - phi(o)) / sqrt(N_e(o')), phi: ICM's",
+        "Raileanu and Rocktäschel 2020",
         reads="icm",
     ),
-    "episodic": Recipe("one", "none", "first_visit", 0.3, "1{N_e(o') = 1}; BeBold's restriction alone, as a control"),
+    "episodic": Recipe("one", "none", "first_visit", 0.3, "1{N_e(o') = 1}", "BeBold's restriction alone, a control"),
     "amigo": Recipe(
         "goals",
         "none",
         "none",
         0.3,
-        "1 - 0.9 t/T where the cell changes that a teacher chose; Campero et al. 2021",
+        "1 - 0.9 t/T when the cell changes that a teacher chose t steps before; more for solving the task",
+        "Campero et al. 2021",
         guide="teacher",
         reads="amigo",
         defaults={"network.architecture": "amigo", "staggered": True},
     ),
-    "none": Recipe("zero", "none", "none", 0.0, "0: the extrinsic reward alone"),
+    "none": Recipe("zero", "none", "none", 0.0, "0", "the extrinsic reward alone"),
 }
 
 
