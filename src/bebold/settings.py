@@ -232,9 +232,18 @@ def validate(config: TrainConfig) -> None:
     UsageError : names the setting and the mend
     UnknownTask : there is no such task
     """
-    task = find_task(config.task)
+    find_task(config.task)
     find_recipe(config.method)
     _refuse_paths(config)
+    _refuse_numbers(config)
+    _refuse_pairings(config)
+    _refuse_sizes(config)
+    _refuse_maps(config)
+    _refuse_stops(config)
+
+
+def _refuse_numbers(config: TrainConfig) -> None:
+    """Each number by itself."""
     for name, value in flat(asdict(config)):
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
@@ -248,7 +257,15 @@ def validate(config: TrainConfig) -> None:
             raise UsageError(f"{name} is {value:,}; it must be at most {LARGEST[name]:,}")
     if config.seed >= SEEDS:
         raise UsageError(f"seed is {config.seed}; it must be below {SEEDS}: the levels beyond are for evaluation")
-    if config.network.architecture == "amigo" and find_recipe(config.method).guide is None:
+    capacity = config.intrinsic.count_capacity
+    if capacity < 2 or capacity & (capacity - 1):
+        raise UsageError(f"intrinsic.count_capacity is {capacity}; it must be a power of two, such as {2**24}")
+
+
+def _refuse_pairings(config: TrainConfig) -> None:
+    """Networks and keys that cannot read what they are to see."""
+    recipe = find_recipe(config.method)
+    if config.network.architecture == "amigo" and recipe.guide is None:
         raise UsageError(
             f"network.architecture is amigo, which looks at a goal, and the method {config.method} sets none; "
             "use --method amigo or --network.architecture mlp-gru"
@@ -258,9 +275,8 @@ def validate(config: TrainConfig) -> None:
             "intrinsic.key is discretised, which is of vectors, and MiniGrid shows images; "
             "choose contact or observation"
         )
-    unread = _unread(config)
     for group, part in (("rnd", config.intrinsic.rnd), ("icm", config.intrinsic.icm)):
-        if part.encoding == "raw" and f"intrinsic.{group}." not in unread:
+        if part.encoding == "raw" and recipe.reads == group:
             raise UsageError(
                 f"intrinsic.{group}.encoding is raw, which is of vectors, and MiniGrid shows images; "
                 "choose onehot or codes"
@@ -276,6 +292,10 @@ def validate(config: TrainConfig) -> None:
         raise UsageError(
             "intrinsic.rnd.outputs is 1, and centred by intrinsic.rnd.normalise_target that is always 0: give 2 or more"
         )
+
+
+def _refuse_sizes(config: TrainConfig) -> None:
+    """Rollouts that cannot be shared evenly, or held in memory."""
     workers = worker_count(config)
     if config.num_envs % (workers * _parts(config)):
         of_ppo = config.learner == "ppo"
@@ -290,9 +310,10 @@ def validate(config: TrainConfig) -> None:
             f"num_envs x unroll{lagging} is {config.num_envs * config.unroll * (config.policy_lag + 1):,}; all these "
             f"steps are held in memory: lower one until it is at most {LARGEST_UPDATE:,}"
         )
-    capacity = config.intrinsic.count_capacity
-    if capacity < 2 or capacity & (capacity - 1):
-        raise UsageError(f"intrinsic.count_capacity is {capacity}; it must be a power of two, such as {2**24}")
+
+
+def _refuse_maps(config: TrainConfig) -> None:
+    """Maps of no level, or too many."""
     if config.maps.interval > 0 and config.fixed_level is None:
         raise UsageError("maps.interval asks for maps of one level; choose it with fixed_level")
     # The last update may go beyond total_steps, and pass one more multiple of the interval.
@@ -301,6 +322,11 @@ def validate(config: TrainConfig) -> None:
             f"maps.interval is {config.maps.interval:,}; {config.total_steps:,} steps would have more than "
             f"{MOST_MAPS:,} maps: set it to {config.total_steps // MOST_MAPS + 1:,} or more"
         )
+
+
+def _refuse_stops(config: TrainConfig) -> None:
+    """An early end that nothing could bring about."""
+    task = find_task(config.task)
     if config.stop_when_solved and config.evaluation.interval == 0:
         raise UsageError("stop_when_solved needs progress evaluations; set evaluation.interval to 250000, say")
     if config.give_up_at and config.evaluation.interval == 0:
