@@ -185,7 +185,7 @@ def test_resuming_what_is_finished_says_so(run_folder: Path, caplog: pytest.LogC
         (["eval", "--repaired"], "there are no repaired levels of KCS3R3: no ball blocks a door there; judge"),
         (["watch", "--episodes", "0"], "--episodes must be positive"),
         (["watch", "--level", str(10**20)], "--level between 0 and 1,000,000,000"),
-        (["watch", "--fps", "1e-9"], "--fps between 0.1 and 100"),
+        (["watch", "--fps", "1e-9"], "--fps between 0.1 and 1000"),
         (["report", "--out", ""], "has none of the endings .png, .svg, .pdf"),
         (["report", "--out", "curves.jpg"], "'curves.jpg' has none of the endings .png, .svg, .pdf; name a picture"),
         (["report", "--aggregate", "all.txt"], "'all.txt' has none of the endings"),

@@ -120,9 +120,9 @@ class Watch:
         from bebold.evaluation import TEST_SEED, load_policy
         from bebold.video import check_video, held, record_episode, show_in_terminal, write_video
 
-        if self.episodes < 1 or not 0 <= self.level <= MOST_LEVELS or not 0.1 <= self.fps <= 100:
+        if self.episodes < 1 or not 0 <= self.level <= MOST_LEVELS or not 0.1 <= self.fps <= 1000:
             raise UsageError(
-                f"--episodes must be positive, --level between 0 and {MOST_LEVELS:,}, --fps between 0.1 and 100"
+                f"--episodes must be positive, --level between 0 and {MOST_LEVELS:,}, --fps between 0.1 and 1000"
             )
         folder = self.source if self.source.is_dir() else self.source.parent
         weights = _weights(self.source, self.pretrained)
