@@ -144,6 +144,9 @@ def test_report_over_seeds(root: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(command) == 2
     said = capsys.readouterr()
     assert said.err == "bebold: no run has a curve on a task of the paper's table; leave out --aggregate\n"
+    assert not out.exists() and not tables.exists()
+    assert main(command[:-2]) == 0
+    said = capsys.readouterr()
     assert f"{tables}: tables over seeds\n" in said.out and "Returns" not in said.out  # of one seed there is no mean
     assert tables.read_text().startswith("# Small runs\n\nOf 1 run.\n\n## Returns\n")
 

@@ -263,7 +263,7 @@ def test_a_part_is_trained_and_the_tables_are_of_all_that_is_done(
         ("--rows one,", "tiny has no row ; there are one, other"),
         ("--seeds 3", "tiny has no seed 3; there are 1, 2"),
         ("--tasks MiniGrid-MultiRoom-N6-v0", "tiny has no task MRN6; there are KCS3R3"),
-        ("--tasks MRN66", "Unknown task 'MRN66'"),
+        ("--tasks MRN66", "unknown task 'MRN66'"),
         ("--rows one,other --seeds 1", "tiny has no run of row other with the rest of what is asked for"),
         ("--seeds 1 --smoke", "a rehearsal is run as a whole"),
     ],
@@ -326,5 +326,5 @@ def test_a_rehearsal_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "tabel2"]) == 2
     assert "there is no experiment 'tabel2'; did you mean table2?" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="did you mean"):
+    with pytest.raises(UsageError, match="choose one of table2, "):
         find_experiment("")

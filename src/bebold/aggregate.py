@@ -28,9 +28,10 @@ def plot(results: Sequence[Result], path: Path) -> None:
 
     Raises
     ------
-    UsageError : no run has a curve on a task of the paper; see also `curves.check_picture`
+    UsageError : see `check` and `curves.check_picture`
     RunError : `path` cannot be written
     """
+    check(results)
     methods = comparable(results)
     for name in dict.fromkeys(result.name for result in results):
         if name not in methods:
@@ -59,6 +60,17 @@ def plot(results: Sequence[Result], path: Path) -> None:
     )
     curves.add_key(figure, [panel], caption)
     curves.save(figure, path)
+
+
+def check(results: Sequence[Result]) -> None:
+    """Refuse runs of which `plot` has nothing to draw.
+
+    Raises
+    ------
+    UsageError : no run has a curve on a task of the paper
+    """
+    if not comparable(results):
+        raise UsageError("no run has a curve on a task of the paper's table; leave out --aggregate")
 
 
 def relative_curves(
@@ -96,16 +108,9 @@ def interquartile_mean(values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.nda
 
 
 def comparable(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """By name and task, the runs with a curve of those names that share the longest list of the paper's tasks.
-
-    Raises
-    ------
-    UsageError : no run has a curve on a task of the paper
-    """
+    """By name and task, the runs with a curve of those names that share the longest list of the paper's tasks."""
     methods: dict[str, dict[str, list[Result]]] = {}
     for (task, name), runs in group([r for r in results if published_return(r.task) and len(r.curve_steps)]).items():
         methods.setdefault(name, {})[task] = runs
-    if not methods:
-        raise UsageError("no run has a curve on a task of the paper's table; leave out --aggregate")
-    most = max((list(tasks) for tasks in methods.values()), key=len)
+    most = max((list(tasks) for tasks in methods.values()), key=len, default=[])
     return {name: tasks for name, tasks in methods.items() if list(tasks) == most}

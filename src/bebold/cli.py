@@ -184,7 +184,7 @@ class Report:
             if picture is not None:
                 curves.check_picture(picture)
         if self.aggregate is not None:
-            aggregate.comparable(results)
+            aggregate.check(results)
         if self.record is not None:
             record.places(results, self.record)
         grouped = groups.group(results)
