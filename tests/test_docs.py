@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import bebold
-from bebold.methods.recipes import NOVELTIES, RECIPES
+from bebold.methods.build import NOVELTIES
+from bebold.methods.recipes import RECIPES
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from bebold.envs import make_envs
     from bebold.evaluation import evaluate, load_policy
-    from bebold.methods.recipes import build_intrinsic
+    from bebold.methods.build import build_intrinsic
     from bebold.presets import preset
     from bebold.rollout import Rollout
     from bebold.training import resume, train
@@ -47,7 +47,7 @@ _HOME = {
     "Rollout": "rollout",
     "preset": "presets",
     "make_envs": "envs",
-    "build_intrinsic": "methods.recipes",
+    "build_intrinsic": "methods.build",
     "train": "training",
     "resume": "training",
     "evaluate": "evaluation",

@@ -20,7 +20,7 @@ from bebold.config import TrainConfig
 from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import RunError, UsageError
 from bebold.gridworld.tasks import find_task
-from bebold.methods.recipes import build_guide
+from bebold.methods.build import build_guide
 from bebold.networks import Policy
 from bebold.seeded import seeded
 from bebold.settings import from_dict, resolve, validate

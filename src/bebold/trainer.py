@@ -21,9 +21,9 @@ from bebold.experiments.published import gives_up, solved_threshold, steps_to_so
 from bebold.gridworld.tasks import find_task
 from bebold.learners import Learner, build_learner
 from bebold.mapper import Observer, build_observers
+from bebold.methods.build import build_intrinsic
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.keys import make_key
-from bebold.methods.recipes import build_intrinsic
 from bebold.networks import Policy
 from bebold.parallel import Workers
 from bebold.rollout import Rollout

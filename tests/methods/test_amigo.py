@@ -12,8 +12,8 @@ from bebold.config import AMIGoConfig
 from bebold.errors import UsageError
 from bebold.methods import amigo
 from bebold.methods.amigo import GoalNovelty, Teacher, goal_reward, reached, step_bonus
+from bebold.methods.build import build_guide, build_intrinsic
 from bebold.methods.intrinsic import IntrinsicReward
-from bebold.methods.recipes import build_guide, build_intrinsic
 from bebold.optimise import Peers
 
 WALL, DOOR, AGENT = 2, 4, 10

@@ -12,8 +12,8 @@ from bebold.config import ICMConfig, IntrinsicConfig
 from bebold.encoding import OneHot
 from bebold.errors import UsageError
 from bebold.gridworld.vector import MiniGridVectorEnv
+from bebold.methods.build import build_intrinsic
 from bebold.methods.icm import ICMNovelty
-from bebold.methods.recipes import build_intrinsic
 from bebold.optimise import Peers
 
 SHAPE, A = (7, 7, 3), 7

@@ -10,6 +10,7 @@ import torch
 
 from bebold.config import IntrinsicConfig
 from bebold.errors import UsageError
+from bebold.methods.build import build_intrinsic
 from bebold.methods.counts import EpisodicCounter
 from bebold.methods.intrinsic import (
     IntrinsicReward,
@@ -19,7 +20,6 @@ from bebold.methods.intrinsic import (
     novelty_difference,
 )
 from bebold.methods.novelty import AveragedNovelty, ConstantNovelty, CountNovelty, Novelty
-from bebold.methods.recipes import build_intrinsic
 from bebold.optimise import Peers
 
 

@@ -10,8 +10,9 @@ import torch
 
 from bebold.config import IntrinsicConfig, RNDConfig, TrainConfig
 from bebold.errors import UsageError
+from bebold.methods.build import NOVELTIES, Setting, build_guide, build_intrinsic
 from bebold.methods.icm import ICMNovelty
-from bebold.methods.recipes import NOVELTIES, RECIPES, Group, Setting, build_guide, build_intrinsic
+from bebold.methods.recipes import RECIPES, Group
 from bebold.methods.rnd import RNDNovelty
 
 SHAPES = {"image": (7, 7, 3)}
