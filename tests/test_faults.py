@@ -186,7 +186,7 @@ def test_resuming_what_is_finished_says_so(run_folder: Path, caplog: pytest.LogC
         (["watch", "--episodes", "0"], "--episodes must be positive"),
         (["watch", "--level", str(10**20)], "--level between 0 and 1,000,000,000"),
         (["watch", "--fps", "1e-9"], "--fps between 0.1 and 1000"),
-        (["report", "--out", ""], "has none of the endings .png, .svg, .pdf"),
+        (["report", "--out", ""], "names no file; give it a name"),
         (["report", "--out", "curves.jpg"], "'curves.jpg' has none of the endings .png, .svg, .pdf; name a picture"),
         (["report", "--aggregate", "all.txt"], "'all.txt' has none of the endings"),
         (["watch", "--out", "agent.avi"], "ends neither in .gif nor in .mp4"),
@@ -309,8 +309,10 @@ def test_what_a_report_cannot_read_or_write(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["report", str(run_folder), "--csv", ""]) == 2
-    assert "names no file; give it a name" in complaint(capsys)
+    for place in ("", str(run_folder)):
+        assert main(["report", str(run_folder), "--csv", place]) == 2
+        assert "names no file; give it a name" in complaint(capsys)
+        assert not Path("report.png").exists()
     metrics = run_folder / "metrics.jsonl"
     metrics.unlink()
     metrics.mkdir()

@@ -207,6 +207,9 @@ def test_the_tables_beside_records_are_theirs(name: str) -> None:
     results = results_of(EXPERIMENTS[name].runs, [folder, RECORDS], TEST_LEVELS)
     assert len(results) == len(summary_of(name))
     text = (folder / "tables.md").read_text()
+    planned = len(EXPERIMENTS[name].runs)
+    share = f", {len(results)} of {planned} runs" if len(results) < planned else ""
+    assert text.startswith(f"# {EXPERIMENTS[name].title}{share}\n")
     for table in over_seeds(group(results)):
         assert table.markdown() in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import logging
@@ -180,6 +181,9 @@ class Report:
             (self.record, record.record, f"compact records of {len(results)} runs"),
         ]
         # What cannot be written is refused before anything is.
+        for path, _, _ in files:
+            if path is not None and (not path.name or (path.is_dir() and path != self.record)):
+                raise UsageError(f"'{path}' names no file; give it a name")
         for picture in (out, self.aggregate):
             if picture is not None:
                 curves.check_picture(picture)
@@ -393,7 +397,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.errno not in NO_ROOM:  # where nobody expected to write, as when compiled kernels are kept
+        if error.errno not in (
+            *NO_ROOM,
+            errno.EROFS,
+        ):  # where nobody expected to write, as when compiled kernels are kept
             raise
         return _complain(f"{error.strerror}: make room and try again", 1)
     except (MemoryError, RuntimeError) as error:

@@ -99,7 +99,7 @@ def caption(groups: Groups) -> str:
 
 
 def plot_metric(results: Sequence[Result], keys: Sequence[str], label: str, path: Path) -> None:
-    """One PNG of a logged metric on a logarithmic axis: a panel a task, a line a run, of means over `SHARES` of it.
+    """One picture of a logged metric on a logarithmic axis: a panel a task, a line a run, of means over `SHARES` of it.
 
     A dot where the run had solved its task: see `solved_at`.
 
@@ -195,7 +195,7 @@ def _share_labels(panels: Sequence[Axes]) -> None:
 
 
 def plot_grid(results: Sequence[Result], grid: Sequence[Sequence[tuple[str, str]]], path: Path) -> None:
-    """One PNG of panels in rows, each with the runs of one name under a title of its own.
+    """One picture of panels in rows, each with the runs of one name under a title of its own.
 
     Raises
     ------

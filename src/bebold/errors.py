@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""What a system call says of a full disk, or of one that nothing can be written to."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a system call says of a full disk."""
 
 
 class UsageError(ValueError):

@@ -13,7 +13,7 @@ import yaml
 from bebold.config import TrainConfig
 from bebold.errors import UsageError
 from bebold.presets import PRESETS, preset
-from bebold.settings import flat, from_dict, validate
+from bebold.settings import flat, from_dict, resolve, validate
 
 
 def read_sweep(path: Path) -> list[TrainConfig]:
@@ -53,8 +53,9 @@ def read_sweep(path: Path) -> list[TrainConfig]:
             raise UsageError(f"{source} has an empty list, and so asks for no run; give it a value")
         for values in combinations:
             config = from_dict(TrainConfig, _merge(_base(values, source), values), source)
-            config = replace(config, label=_fill_in(config.label, config, source))
             try:
+                known = resolve(config)
+                config = replace(config, label=_fill_in(config.label, known))
                 validate(config)
             except UsageError as error:
                 raise UsageError(f"{source}: {error}") from None
@@ -94,10 +95,10 @@ def _combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     return (dict(chosen) for chosen in itertools.product(*choices))
 
 
-def _fill_in(label: str, config: TrainConfig, source: str) -> str:
+def _fill_in(label: str, config: TrainConfig) -> str:
     """The label with `{ppo.entropy}` and the like replaced."""
     for name, value in flat(asdict(config)):
         label = label.replace("{" + name + "}", f"{value:g}" if isinstance(value, float) else str(value))
     if "{" in label:
-        raise UsageError(f"{source}: the label {label} names a setting that there is not")
+        raise UsageError(f"the label {label} names a setting that there is not")
     return label

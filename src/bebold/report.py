@@ -106,6 +106,7 @@ def read_result(folder: Path) -> Result:
     Raises
     ------
     UsageError : there is no run in `folder`
+    RunError : a file cannot be read
     """
     config, about = read_config(folder), read_about(folder)
     metrics = read_metrics(folder)

@@ -211,14 +211,12 @@ class Run:
         """Cut the metrics back to `steps`, the checkpoint's (-1: to nothing); TensorBoard hides the rest."""
         path = self.folder / "metrics.jsonl"
         self._close_logs()
-        if not path.exists():
-            return
         kept = [record for record in read_records(path) if record["steps"] <= steps]
-        with checkpoint.replacing(path) as file:
-            file.writelines(json.dumps(record).encode() + b"\n" for record in kept)
-        self._purge_step = steps + 1
+        if path.exists():
+            with checkpoint.replacing(path) as file:
+                file.writelines(json.dumps(record).encode() + b"\n" for record in kept)
+        self._purge_step = steps + 1 if (self.folder / "events").exists() else None
         self._before = kept[-1].get("time/elapsed", 0.0) if kept else 0.0
-        self._begun = time.monotonic()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""

@@ -127,6 +127,7 @@ def read_config(folder: Path) -> TrainConfig:
     Raises
     ------
     UsageError : there is no run in `folder`, or its settings cannot be read
+    RunError : the file cannot be read
     """
     path = folder / "config.yaml"
     config = from_yaml(_text(folder), str(path))

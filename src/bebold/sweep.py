@@ -150,7 +150,8 @@ def is_done(config: TrainConfig, root: Path, levels: int) -> bool:
     RunError : what its folder holds cannot be read
     """
     job = _Job(resolve(config), run_folder(config, root), levels)
-    job.refuse_another()
+    if job.clash:
+        raise UsageError(job.clash)
     return job.done()
 
 
@@ -169,7 +170,7 @@ def results_of(configs: Sequence[TrainConfig], roots: Sequence[Path], levels: in
             except (UsageError, RunError) as error:
                 left_out.append(str(error))
     if left_out:
-        others = f"; {len(left_out) - 1} more are not these runs either" if left_out[1:] else ""
+        others = f"; {len(left_out) - 1} more were left out, too" if left_out[1:] else ""
         _log.warning("left out of the tables: %s%s", left_out[0], others)
     return results
 
@@ -250,16 +251,13 @@ class _Job:
         """Whether it is trained and judged."""
         return _trained(self.config, self.folder) and not _missing_verdicts(self.config, self.folder, self.levels)
 
-    def refuse_another(self) -> None:
-        """Refuse a folder that holds a run with other settings.
-
-        Raises
-        ------
-        UsageError : says which setting
-        """
+    @property
+    def clash(self) -> str:
+        """In what setting the run in its folder is another; empty if in none, or if there is no run."""
         there = resolve(read_config(self.folder)) if holds_run(self.folder) else self.config
         for name, found, asked in differences(there, self.config, FREE_IN_FOLDERS):
-            raise UsageError(f"{self.folder} holds a run with {name} {found!r}, not {asked!r}")
+            return f"{self.folder} holds a run with {name} {found!r}, not {asked!r}"
+        return ""
 
     @property
     def title(self) -> str:
@@ -449,9 +447,5 @@ def _refuse_clashes(jobs: Sequence[_Job]) -> None:
         if job.folder in taken:
             raise UsageError(f"two runs would share the folder {job.folder}; give one of them a label")
         taken[job.folder] = job
-        try:
-            job.refuse_another()
-        except UsageError as error:
-            raise UsageError(
-                f"{error}; move it away, or make these runs in another folder or under another label"
-            ) from None
+        if clash := job.clash:
+            raise UsageError(f"{clash}; move it away, or make these runs in another folder or under another label")

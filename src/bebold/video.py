@@ -135,11 +135,13 @@ def write_video(frames: Sequence[np.ndarray], path: Path, *, fps: float = 8.0) -
 
 
 def as_gif(frames: Sequence[np.ndarray], *, fps: float = 8.0) -> bytes:
-    """Frames, uint8 `[height, width, 3]` each, as a GIF that begins anew when it ends."""
+    """Frames, uint8 `[height, width, 3]` each, as a GIF that begins anew when it ends; 100 a second at most."""
     import imageio.v3 as imageio
 
     content = io.BytesIO()
-    imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=1000 / fps)
+    # The format counts in hundredths of a second, and browsers take less than one for ten.
+    duration = max(10.0, 1000 / fps)
+    imageio.imwrite(content, np.stack(frames), extension=".gif", loop=0, duration=duration)
     return content.getvalue()
 
 
