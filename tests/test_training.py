@@ -305,7 +305,7 @@ def test_workers_share_one_teacher(tmp_path):
     weights = load_policy(folder)[0].guide.state_dict()
     untrained = Trainer(resolve(replace(config, workers=1)), Workers()).policy.guide.state_dict()
     assert not torch.equal(weights["choice.weight"], untrained["choice.weight"])
-    assert all(torch.equal(state["intrinsic"][f"teacher.{name}"], x) for name, x in weights.items())
+    assert all(torch.equal(state["intrinsic"][f"novelty.teacher.{name}"], x) for name, x in weights.items())
 
 
 def test_the_whole_grid_is_shown_to_those_who_ask():
