@@ -45,7 +45,7 @@ def test_demo_and_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_what_was_killed_before_its_first_checkpoint_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: int
 ) -> None:
-    for name in ("judge", "record_episode", "held", "write_video"):
+    for name in ("judge", "record_episodes", "write_video"):
         monkeypatch.setattr(demo, name, lambda *_, **__: ([], None))
     with Run.create(SMALL, tmp_path) as run:
         for update in range(updates):

@@ -313,6 +313,9 @@ def test_what_a_report_cannot_read_or_write(
         assert main(["report", str(run_folder), "--csv", place]) == 2
         assert "names no file; give it a name" in complaint(capsys)
         assert not Path("report.png").exists()
+    assert main(["report", str(run_folder), "--record", "."]) == 0
+    assert Path("KCS3R3/bebold/1/metrics.jsonl").exists() and Path("report.png").exists()
+    capsys.readouterr()
     metrics = run_folder / "metrics.jsonl"
     metrics.unlink()
     metrics.mkdir()

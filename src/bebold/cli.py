@@ -119,7 +119,7 @@ class Watch:
 
     def run(self) -> int:
         from bebold.evaluation import TEST_SEED, load_policy
-        from bebold.video import check_video, held, record_episode, show_in_terminal, write_video
+        from bebold.video import check_video, record_episodes, show_in_terminal, write_video
 
         if self.episodes < 1 or not 0 <= self.level <= MOST_LEVELS or not 0.1 <= self.fps <= 1000:
             raise UsageError(
@@ -135,8 +135,7 @@ class Watch:
             for seed in seeds:
                 show_in_terminal(policy, config.task, seed=seed, greedy=self.greedy, fps=self.fps)
             return 0
-        episodes = [record_episode(policy, config.task, seed=seed, greedy=self.greedy) for seed in seeds]
-        frames = [frame for episode, _ in episodes for frame in held(episode)]
+        frames = record_episodes(policy, config.task, seeds, greedy=self.greedy)
         write_video(frames, out, fps=self.fps)
         print(f"{out}: {self.episodes} episode{'s' * (self.episodes > 1)}, {len(frames)} frames")
         return 0
@@ -181,8 +180,8 @@ class Report:
             (self.record, record.record, f"compact records of {len(results)} runs"),
         ]
         # What cannot be written is refused before anything is.
-        for path, _, _ in files:
-            if path is not None and (not path.name or (path.is_dir() and path != self.record)):
+        for path in (out, self.html, self.csv, self.tables, self.aggregate):
+            if path is not None and path.is_dir():  # as the empty path is
                 raise UsageError(f"'{path}' names no file; give it a name")
         for picture in (out, self.aggregate):
             if picture is not None:
@@ -397,10 +396,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.errno not in (
-            *NO_ROOM,
-            errno.EROFS,
-        ):  # where nobody expected to write, as when compiled kernels are kept
+        # Where nobody expected to write, as when compiled kernels are kept.
+        if error.errno not in {*NO_ROOM, errno.EROFS}:
             raise
         return _complain(f"{error.strerror}: make room and try again", 1)
     except (MemoryError, RuntimeError) as error:

@@ -11,7 +11,7 @@ from bebold.judge import judge
 from bebold.presets import preset
 from bebold.runs import holds_run, run_folder
 from bebold.training import resume, train
-from bebold.video import held, record_episode, write_video
+from bebold.video import record_episodes, write_video
 
 CONFIG = replace(preset(task="KCS3R3"), stop_when_solved=True)
 EPISODES = 3
@@ -34,9 +34,7 @@ def demo(root: Path, *, quiet: bool = False) -> Path:
     curves.plot([result], folder / "curve.png")
     policy, _ = load_policy(folder)
     seeds = range(TEST_SEED, TEST_SEED + EPISODES)
-    episodes = [record_episode(policy, CONFIG.task, seed=seed) for seed in seeds]
-    frames = [frame for episode, _ in episodes for frame in held(episode)]
-    write_video(frames, folder / "agent.gif")
+    write_video(record_episodes(policy, CONFIG.task, seeds), folder / "agent.gif")
     for name, what in {
         "curve.png": "the learning curve",
         "agent.gif": f"the trained agent on {EPISODES} of those levels",

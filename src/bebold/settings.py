@@ -141,7 +141,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
     Raises
     ------
-    UsageError : see `read_config`
+    UsageError, RunError : see `read_config`
     """
     content = _content(_text(folder), str(folder / "config.yaml"))
     return {name: value for name, value in content.items() if name != "config"}

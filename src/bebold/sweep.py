@@ -150,8 +150,8 @@ def is_done(config: TrainConfig, root: Path, levels: int) -> bool:
     RunError : what its folder holds cannot be read
     """
     job = _Job(resolve(config), run_folder(config, root), levels)
-    if job.clash:
-        raise UsageError(job.clash)
+    if clash := job.clash:
+        raise UsageError(clash)
     return job.done()
 
 

@@ -90,6 +90,12 @@ def record_episode(
     return frames, earned
 
 
+def record_episodes(policy: Policy, task: str, seeds: Sequence[int], *, greedy: bool = False) -> list[np.ndarray]:
+    """The frames of one episode a seed, one after the other; the last of each is held."""
+    episodes = [record_episode(policy, task, seed=seed, greedy=greedy) for seed in seeds]
+    return [frame for frames, _ in episodes for frame in held(frames)]
+
+
 def held(frames: Sequence[np.ndarray]) -> list[np.ndarray]:
     """These frames, the last of them `HOLD` times."""
     return [*frames, *[frames[-1]] * (HOLD - 1)]
