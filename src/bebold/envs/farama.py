@@ -50,6 +50,7 @@ class FaramaVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._first_seed = seed
         self._image = np.zeros((num_envs, *seen["image"].shape), dtype=np.uint8)
+        self._grid = np.zeros((num_envs, task.width, task.height, 3), dtype=np.uint8)
         self._ended = np.zeros(num_envs, dtype=np.bool_)
         self._returns = np.zeros(num_envs, dtype=np.float64)
 
@@ -73,7 +74,7 @@ class FaramaVectorEnv(VectorEnv):
         for i, (env, action) in enumerate(zip(self.envs, np.asarray(actions).tolist(), strict=True)):
             if not self._ended[i]:
                 observation, reward[i], terminated[i], truncated[i], _ = env.step(action)
-                self._image[i] = observation["image"]
+                self._look(i, observation)
             elif self.autoreset:
                 self._start(i, None)
         self._returns += reward
@@ -93,9 +94,16 @@ class FaramaVectorEnv(VectorEnv):
             env.close()
 
     def _start(self, i: int, seed: int | None) -> None:
-        self._image[i] = self.envs[i].reset(seed=seed)[0]["image"]
+        self._look(i, self.envs[i].reset(seed=seed)[0])
         self._ended[i] = False
         self._returns[i] = 0.0
+
+    def _look(self, i: int, observation: dict[str, Any]) -> None:
+        self._image[i] = observation["image"]
+        if self.full_grid:
+            from bebold.gridworld.lockstep import farama_full_grid
+
+            self._grid[i] = farama_full_grid(self.envs[i])
 
     def _observe(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         observation = {
@@ -103,9 +111,7 @@ class FaramaVectorEnv(VectorEnv):
             "direction": np.array([env.agent_dir for env in self.envs], dtype=np.int64),
         }
         if self.full_grid:
-            from bebold.gridworld.lockstep import farama_full_grid
-
-            observation["grid"] = np.array([farama_full_grid(env) for env in self.envs])
+            observation["grid"] = self._grid.copy()
         info = {
             "agent_pos": np.array([env.agent_pos for env in self.envs], dtype=np.int64),
             "elapsed_steps": np.array([env.step_count for env in self.envs], dtype=np.int64),
