@@ -165,7 +165,7 @@ def test_the_table_of_the_other_methods_is_that_of_the_records(rows: list[dict[s
         if "return" in name:
             returns = [cell.split(",")[0] for cell in cells.split(" | ")]
             said |= {(told, task): it for task, it in zip(tasks[1].split(" | "), returns, strict=True)}
-    methods = ("ride", "rnd", "icm", "none")
+    methods = ("ride", "rnd", "icm", "amigo", "none")
     assert said == {(method, task): rounded(returns_of(task, method)[0]) for method in methods for task in TASKS}
 
 
