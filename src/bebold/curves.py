@@ -172,7 +172,7 @@ def binned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _panels(groups: Groups) -> tuple[Figure, dict[str, Axes]]:
     """A figure with a panel for each task."""
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    columns = min(len(tasks), 3 if len(tasks) <= 12 else 4)
+    columns = 2 if len(tasks) == 4 else min(len(tasks), 3 if len(tasks) <= 12 else 4)
     rows = math.ceil(len(tasks) / columns)
     scale = 1.0 if len(tasks) <= 3 else 0.72  # many panels are shown smaller, and their letters must be read
     figure = new_figure(1.2 + 4.4 * scale * columns, 0.9 + 3.2 * scale * rows)
