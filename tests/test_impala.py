@@ -91,8 +91,23 @@ def test_an_unclamped_reward_is_the_sum():
     rollout, bonus = make_rollout(), 4 * torch.rand(T, B)
     impala = IMPALA(make_policy(), IMPALAConfig(reward_clip=0.0, extrinsic_scale=2.0), coefficient=0.5)
     assert torch.equal(impala.reward(rollout, bonus)[..., 0], 2.0 * rollout.reward + 0.5 * bonus)
-    clamped = IMPALA(make_policy(), IMPALAConfig(extrinsic_scale=2.0), coefficient=0.5).reward(rollout, bonus)
-    assert clamped.max() == 1.0
+    config = IMPALAConfig(reward_clip=1.0, extrinsic_scale=2.0)
+    assert IMPALA(make_policy(), config, coefficient=0.5).reward(rollout, bonus).max() == 1.0
+
+
+def test_each_share_of_the_environments_is_learnt_from_in_a_step_of_its_own():
+    rollout, bonus = make_rollout(heads=2), torch.rand(T, B)
+    together, apart = (IMPALA(make_policy(2), IMPALAConfig(minibatches=count), coefficient=0.5) for count in (2, 1))
+    stats, expected = together.update(rollout, bonus), []
+    for envs in (slice(None, B // 2), slice(B // 2, None)):
+        steps = ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob", "value")
+        share = {name: getattr(rollout, name)[:, envs] for name in steps}
+        obs = {name: x[:, envs] for name, x in rollout.obs.items()}
+        expected.append(apart.update(replace(rollout, obs=obs, state=rollout.state[envs], **share), bonus[:, envs]))
+    for one, other in zip(together.policy.parameters(), apart.policy.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for name, mean in stats.items():
+        assert mean == pytest.approx((expected[0][name] + expected[1][name]) / 2)
 
 
 def test_rmsprop_is_the_equation():
@@ -158,7 +173,8 @@ def test_the_learning_rate_falls_to_zero():
     for progress in (0.0, 0.75):
         policy = make_policy()
         before = torch.cat([p.detach().flatten() for p in policy.parameters()])
-        IMPALA(policy, IMPALAConfig(), coefficient=0.1).update(make_rollout(), torch.rand(T, B), progress=progress)
+        impala = IMPALA(policy, IMPALAConfig(minibatches=1), coefficient=0.1)
+        impala.update(make_rollout(), torch.rand(T, B), progress=progress)
         moved[progress] = (torch.cat([p.detach().flatten() for p in policy.parameters()]) - before).abs().max().item()
     assert moved[0.75] == pytest.approx(0.25 * moved[0.0], rel=1e-3)
 

@@ -96,7 +96,7 @@ def test_numbers_as_people_write_them() -> None:
         (TrainConfig(unroll=20_000), "num_envs x unroll is 5,120,000; .*lower one until it is at most 4,194,304"),
         (TrainConfig(policy_lag=500), "policy_lag is 500; it must be at most 100"),
         (TrainConfig(policy_lag=99, unroll=400), r"num_envs x unroll x \(policy_lag \+ 1\) is 10,240,000"),
-        (TrainConfig(learner="impala", workers=3), "must be a multiple of workers = 3"),
+        (TrainConfig(learner="impala", workers=3), "must be a multiple of workers x impala.minibatches = 3 x 8 = 24"),
         (TrainConfig(intrinsic=IntrinsicConfig(rnd=RNDConfig(target_layers=17))), "target_layers is 17"),
         (TrainConfig(intrinsic=IntrinsicConfig(count_capacity=1000)), "count_capacity is 1000; it must be a power"),
         (TrainConfig(intrinsic=IntrinsicConfig(count_capacity=1)), "count_capacity is 1; it must be a power"),

@@ -429,7 +429,7 @@ def test_it_learns(learner, num_envs, steps, tmp_path):
         num_envs=num_envs,
         total_steps=steps,
         ppo=PPOConfig(minibatches=2, learning_rate=2e-3),
-        impala=IMPALAConfig(learning_rate=3e-3),
+        impala=IMPALAConfig(minibatches=2),
         evaluation=EvaluationConfig(interval=0),
         checkpoint_interval=1000.0,
     )

@@ -73,7 +73,7 @@ class PPOConfig:
 
 @dataclass(frozen=True)
 class IMPALAConfig:
-    """The V-trace actor-critic (Espeholt et al. 2018) as BeBold uses it; one step a rollout."""
+    """The V-trace actor-critic (Espeholt et al. 2018); the papers' settings are those of `--preset paper`."""
 
     discount: float = 0.99
     """γ, per step (BeBold's released settings)."""
@@ -81,25 +81,27 @@ class IMPALAConfig:
     """ρ̄: ratios in the temporal differences are clipped to this (Espeholt et al. 2018)."""
     c_clip: float = 1.0
     """c̄: ratios in the trace are clipped to this (Espeholt et al. 2018)."""
-    learning_rate: float = 1e-4
-    """RMSProp's step size (BeBold's appendix)."""
+    minibatches: int = 8
+    """Steps of the optimiser a rollout, each on its own share of the environments, seen once (ours; BeBold's one)."""
+    learning_rate: float = 1e-3
+    """RMSProp's step size (measured; BeBold's 1e-4 for its own network)."""
     learning_rate_decay: Literal["linear", "none"] = "linear"
     """linear: it falls to 0 at `total_steps` (BeBold's released settings)."""
-    rms_eps: float = 0.01
-    """RMSProp's ε (BeBold's appendix; 1e-5 in its released settings)."""
+    rms_eps: float = 1e-5
+    """RMSProp's ε (BeBold's released settings; measured: its appendix's 0.01 outweighs the gradients)."""
     rms_decay: float = 0.99
     """RMSProp's average of squared gradients (BeBold's released settings)."""
     max_grad_norm: float = 40.0
     """Global gradient norm is clipped to this (BeBold's released settings); losses are sums over time."""
-    entropy: float = 5e-4
-    """Entropy coefficient (BeBold's appendix)."""
+    entropy: float = 5e-3
+    """Entropy coefficient (PPO's here; BeBold's is 5e-4, for rewards of a tenth)."""
     value_loss: float = 0.5
     """Weight of the value loss (BeBold's released settings)."""
-    extrinsic_scale: float = 1.0
-    """Factor on the environment's reward; 0: the bonus alone."""
-    reward_clip: float = 1.0
-    """r_e + β r_i is clamped to ± this (BeBold's released settings); 0: it is not."""
-    bootstrap_timeouts: bool = False
+    extrinsic_scale: float = 10.0
+    """Factor on the environment's reward. 1 in the paper; 10 as PPO has it here; 0: the bonus alone."""
+    reward_clip: float = 0.0
+    """r_e + β r_i is clamped to ± this (BeBold's released settings: 1); 0: it is not."""
+    bootstrap_timeouts: bool = True
     """On: the value of the last observation stands for what a time-out cut off. Off, as in the paper's code: nothing
     does."""
 

@@ -26,6 +26,17 @@ BUDGETS = static.STEPS | dynamic_obstacles.STEPS | table2.STEPS
 UNROLL = 100
 """Steps of an update in all of these papers. Their losses are sums over it, ours means."""
 
+PAPERS_IMPALA = IMPALAConfig(
+    minibatches=1,
+    learning_rate=1e-4,
+    rms_eps=0.01,
+    entropy=5e-4,
+    extrinsic_scale=1.0,
+    reward_clip=1.0,
+    bootstrap_timeouts=False,
+)
+"""BeBold's appendix and released settings, from which those of single methods depart."""
+
 
 def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3") -> TrainConfig:
     """The settings of a preset for a method on a task.
@@ -49,6 +60,7 @@ def preset(name: Preset = "fast", *, method: str = "bebold", task: str = "KCS3R3
         preset="paper",
         label=f"{method}-paper",
         learner="impala",
+        impala=PAPERS_IMPALA,
         total_steps=120_000_000,
         num_envs=32,
         unroll=UNROLL,
@@ -63,7 +75,7 @@ def _bebold(config: TrainConfig) -> TrainConfig:
     return replace(
         config,
         network=NetworkConfig(architecture="bebold", hidden=1024, memory=1024),
-        impala=IMPALAConfig(rms_eps=1e-5),
+        impala=replace(PAPERS_IMPALA, rms_eps=1e-5),
         intrinsic=IntrinsicConfig(
             coefficient=0.05 if find_task(config.task).family == "obstructed_maze" else 0.1,
             coefficient_decay="none",
@@ -116,7 +128,7 @@ def _curious(config: TrainConfig, coefficient: float, entropy: float) -> TrainCo
         minibatches=1,
     )
     intrinsic = IntrinsicConfig(coefficient=coefficient, key="full_state", icm=icm)
-    return replace(_ride_agent(config, intrinsic), impala=IMPALAConfig(entropy=entropy))
+    return replace(_ride_agent(config, intrinsic), impala=replace(PAPERS_IMPALA, entropy=entropy))
 
 
 def _icm(config: TrainConfig) -> TrainConfig:
@@ -133,7 +145,7 @@ def _amigo(config: TrainConfig) -> TrainConfig:
 
     The bonus with the reward adds up to what its student learns from, and must not be clamped again.
     """
-    impala = IMPALAConfig(learning_rate=1e-3, reward_clip=0.0)
+    impala = replace(PAPERS_IMPALA, learning_rate=1e-3, reward_clip=0.0)
     intrinsic = IntrinsicConfig(coefficient=1.0, coefficient_decay="none", amigo=AMIGoConfig(batch=150, entropy=0.01))
     return replace(config, staggered=False, num_envs=8, impala=impala, intrinsic=intrinsic)
 

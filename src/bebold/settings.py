@@ -299,11 +299,9 @@ def _refuse_sizes(config: TrainConfig) -> None:
     """Rollouts that cannot be shared evenly, or held in memory."""
     workers = worker_count(config)
     if config.num_envs % (workers * _parts(config)):
-        of_ppo = config.learner == "ppo"
         raise UsageError(
             f"num_envs is {config.num_envs}; it must be a multiple of "
-            + (f"workers x ppo.minibatches = {workers} x {config.ppo.minibatches} = " if of_ppo else "workers = ")
-            + str(workers * _parts(config))
+            f"workers x {config.learner}.minibatches = {workers} x {_parts(config)} = {workers * _parts(config)}"
         )
     if config.num_envs * config.unroll * (config.policy_lag + 1) > LARGEST_UPDATE:
         lagging = " x (policy_lag + 1)" if config.policy_lag else ""
@@ -421,7 +419,7 @@ def _has_gpu() -> bool:
 
 def _parts(config: TrainConfig) -> int:
     """Into so many batches each worker's environments are split."""
-    return config.ppo.minibatches if config.learner == "ppo" else 1
+    return config.learning.minibatches
 
 
 def core_count() -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bebold.config import EvaluationConfig, IMPALAConfig, TrainConfig
+from bebold.config import EvaluationConfig, TrainConfig
 from bebold.experiments.experiment import REPORTED_SEEDS, Experiment, cut_short
 from bebold.experiments.static import EVALUATIONS
 from bebold.experiments.table2 import LEAST, RUNS, run_of
@@ -24,17 +24,7 @@ METHODS = (
     "count", "icm", "ride", "episodic", "amigo", "none",
 )  # fmt: skip
 """All there are, as a test holds against the table of recipes."""
-IMPALA = TrainConfig(
-    method="bebold",
-    label="bebold-impala",
-    learner="impala",
-    num_envs=64,
-    unroll=20,
-    impala=IMPALAConfig(
-        learning_rate=3e-3, extrinsic_scale=10.0, reward_clip=0.0, entropy=5e-3, bootstrap_timeouts=True
-    ),
-)
-"""Our network with V-trace: rewards and entropy as PPO has them, and many small steps (docs/research-log.md)."""
+IMPALA = TrainConfig(method="bebold", label="bebold-impala", learner="impala")
 
 
 def _run(row: TrainConfig) -> TrainConfig:

@@ -15,7 +15,10 @@ from bebold.rollout import Rollout
 
 
 class IMPALA:
-    """One step of RMSProp a rollout, on losses that are summed over time and averaged over environments.
+    """Steps of RMSProp, on losses that are summed over time and averaged over environments.
+
+    Each step sees its own share of the environments, once: by the last of them the policy is some steps ahead of the
+    one that acted, which V-trace corrects.
 
     Parameters
     ----------
@@ -38,12 +41,18 @@ class IMPALA:
         )
 
     def update(self, rollout: Rollout, bonus: Tensor, *, progress: float = 0.0) -> dict[str, float]:
-        """Learn from a rollout and its bonus `[T, B]`; returns the losses. `progress`: share of the run behind."""
+        """Learn from a rollout and its bonus `[T, B]`; returns the mean losses. `progress`: share of the run behind."""
         if self.config.learning_rate_decay == "linear":
             self.optimiser.scale_learning_rate(1 - progress)
-        loss, parts = self.loss(rollout, self.reward(rollout, bonus))
-        stats = {"losses/gradient_norm": self.optimiser.step(loss)}
-        return stats | {key: float(value) for key, value in parts.items()}
+        reward = self.reward(rollout, bonus)
+        sums: dict[str, float] = {}
+        shares = torch.arange(rollout.num_envs, device=bonus.device).chunk(self.config.minibatches)
+        for envs in shares:
+            loss, parts = self.loss(rollout.of_envs(envs), reward.index_select(1, envs))
+            stats = {"losses/gradient_norm": self.optimiser.step(loss)} | parts
+            for key, value in stats.items():
+                sums[key] = sums.get(key, 0.0) + float(value)
+        return {key: total / len(shares) for key, total in sums.items()}
 
     def reward(self, rollout: Rollout, bonus: Tensor) -> Tensor:
         """What is learnt from, `[T, B, H]`: r_e + β r_i, clamped."""
