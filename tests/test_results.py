@@ -147,7 +147,7 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     assert sum(map(len, found.values())) == len(runs)
 
 
-@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency", "ablations", "static"])
+@pytest.mark.parametrize("experiment", ["table2", "sensitivity", "consistency", "ablations", "static", "every-method"])
 def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
     runs = {(run.task, run.name, run.seed): run for run in EXPERIMENTS[experiment].runs}
     folders = find_runs([ROOT / "results" / experiment])
@@ -209,7 +209,7 @@ def test_the_tables_of_our_own_rows_are_those_of_the_records(
     assert said == found | returns
 
 
-@pytest.mark.parametrize("name", ["ablations", "consistency", "static"])
+@pytest.mark.parametrize("name", ["ablations", "consistency", "static", "every-method"])
 def test_the_tables_beside_records_are_theirs(name: str) -> None:
     folder = ROOT / "results" / name
     results = results_of(EXPERIMENTS[name].runs, [folder, RECORDS], TEST_LEVELS)
@@ -230,6 +230,24 @@ def test_the_table_of_the_static_tasks_is_that_of_the_records() -> None:
     short = [(task.removeprefix("MiniGrid-").removesuffix("-v0"), *cells) for task, *cells in table.rows]
     found = [[cell.removeprefix("0") for cell in row] for row in short]
     assert [[cell.strip() for cell in row.split("|")] for row in said[1:]] == found
+
+
+def test_the_table_of_every_method_is_that_of_the_records() -> None:
+    text = section("Every method")
+    said = re.findall(r"^\| `([\w-]+)` \| ?(.*?) \| ?(.*?) \| (.*?) \|$", text, re.MULTILINE)
+    results = results_of(EXPERIMENTS["every-method"].runs, [ROOT / "results" / "every-method", RECORDS], TEST_LEVELS)
+    table = learnt(group(results))
+    assert table is not None
+    cells = {(task, name): cell for task, *row in table.rows for name, cell in zip(table.columns[1:], row, strict=True)}
+    solved = {it.name: it.steps_to_solve for it in results if it.task == "KCS3R3"}
+    easy = [f"MiniGrid-KeyCorridorS3R{rows}-v0" for rows in (1, 2)]
+    found = {
+        name: (*(cells.get((task, name), "") for task in easy), f"{steps / 1e6:.2f}" if steps else "-")
+        for name, steps in solved.items()
+    }
+    assert {name: tuple(row) for name, *row in said} == {
+        name: tuple(cell.removeprefix("0") for cell in row) for name, row in found.items()
+    }
 
 
 def test_the_table_of_ablations_is_that_of_the_records() -> None:
