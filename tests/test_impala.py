@@ -96,11 +96,22 @@ def test_an_unclamped_reward_is_the_sum():
 
 
 def test_each_share_of_the_environments_is_learnt_from_in_a_step_of_its_own():
-    rollout, bonus = make_rollout(heads=2), torch.rand(T, B)
+    shown = torch.rand(T + 1, B) < 0.8
+    rollout, bonus = replace(make_rollout(heads=2), successor_valid=shown), torch.rand(T, B)
     together, apart = (IMPALA(make_policy(2), IMPALAConfig(minibatches=count), coefficient=0.5) for count in (2, 1))
     stats, expected = together.update(rollout, bonus), []
     for envs in (slice(None, B // 2), slice(B // 2, None)):
-        steps = ("action", "reward", "terminated", "truncated", "starts", "episodic_count", "log_prob", "value")
+        steps = (
+            "action",
+            "reward",
+            "terminated",
+            "truncated",
+            "starts",
+            "episodic_count",
+            "log_prob",
+            "value",
+            "successor_valid",
+        )
         share = {name: getattr(rollout, name)[:, envs] for name in steps}
         obs = {name: x[:, envs] for name, x in rollout.obs.items()}
         expected.append(apart.update(replace(rollout, obs=obs, state=rollout.state[envs], **share), bonus[:, envs]))

@@ -160,19 +160,22 @@ def test_records_have_the_settings_of_their_experiment(experiment: str) -> None:
 
 
 def test_the_table_of_the_other_methods_is_that_of_the_records(rows: list[dict[str, str]]) -> None:
-    """Lines of steps to solve and of returns, a seed after the other."""
+    """Lines of steps to solve and of returns, a seed after the other, with a star where the run gave up."""
     text = section("The other methods so far").split("\n### ")[0]
     tasks, *lines = re.findall(r"^\| (.*?)\| (.+) \|$", text, re.MULTILINE)
     told, said = "", {}
     for name, cells in lines:
         told = re.search(r"`(\w+)`", name)[1] if "`" in name else told
         if told and ("return" in name or "solved" in name):
-            values = [cell.replace("*", "").split(", ") for cell in cells.split(" | ")]
+            values = [cell.split(", ") for cell in cells.split(" | ")]
             what = "return" if "return" in name else "solved at"
             said |= {(told, what, task): of for task, of in zip(tasks[1].split(" | "), values, strict=True)}
     solve = ("ride", "rnd", "icm")
     returns = {
-        (m, "return", task): list(map(rounded, returns_of(task, m)))
+        (m, "return", task): [
+            rounded(value) + "*" * read_result(folder).gave_up
+            for value, folder in zip(returns_of(task, m), sorted((RECORDS / task / m).iterdir()), strict=True)
+        ]
         for m in (*solve, "amigo", "none")
         for task in TASKS
     }

@@ -357,6 +357,7 @@ def test_lists_of_trials_are_possible_and_leave_the_reported_seeds_alone(path: P
     runs = read_sweep(path)
     for run in runs:
         validate(run)
+    assert len({run_folder(run, path.parent) for run in runs}) == len(runs)
     assert {run.seed for run in runs}.isdisjoint(REPORTED_SEEDS)
 
 

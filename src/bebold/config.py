@@ -82,7 +82,7 @@ class IMPALAConfig:
     c_clip: float = 1.0
     """c̄: ratios in the trace are clipped to this (Espeholt et al. 2018)."""
     minibatches: int = 8
-    """Steps of the optimiser a rollout, each on its own share of the environments, seen once (ours; BeBold's one)."""
+    """Steps of the optimiser a rollout, each on its own share of the environments, seen once (ours; BeBold: 1)."""
     learning_rate: float = 1e-3
     """RMSProp's step size (measured; BeBold's 1e-4 for its own network)."""
     learning_rate_decay: Literal["linear", "none"] = "linear"
@@ -94,7 +94,7 @@ class IMPALAConfig:
     max_grad_norm: float = 40.0
     """Global gradient norm is clipped to this (BeBold's released settings); losses are sums over time."""
     entropy: float = 5e-3
-    """Entropy coefficient (PPO's here; BeBold's is 5e-4, for rewards of a tenth)."""
+    """Entropy coefficient (PPO's usual one; BeBold's is 5e-4, for rewards of a tenth). It does not fall."""
     value_loss: float = 0.5
     """Weight of the value loss (BeBold's released settings)."""
     extrinsic_scale: float = 10.0

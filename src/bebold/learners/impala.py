@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ class IMPALA:
             self.optimiser.scale_learning_rate(1 - progress)
         reward = self.reward(rollout, bonus)
         sums: dict[str, float] = {}
+        rollout = replace(rollout, obs={name: rollout.obs[name] for name in self.policy.needs})
         shares = torch.arange(rollout.num_envs, device=bonus.device).chunk(self.config.minibatches)
         for envs in shares:
             loss, parts = self.loss(rollout.of_envs(envs), reward.index_select(1, envs))
