@@ -142,7 +142,9 @@ def test_the_table_of_entropies_and_betas_is_that_of_the_records() -> None:
     }
     runs = EXPERIMENTS["sensitivity"].runs
     cells = {(resolve(run).ppo.entropy, resolve(run).intrinsic.coefficient): (run.name, run.task) for run in runs}
-    found = solved_at(summary_of("sensitivity"))
+    rows = summary_of("sensitivity")
+    assert {(row["method"], int(row["seed"])) for row in rows} == {(run.name, run.seed) for run in runs}
+    found = solved_at(rows)
     assert {cells[float(entropy), float(beta)]: steps for (entropy, beta), steps in said.items()} == found
     assert sum(map(len, found.values())) == len(runs)
 
@@ -261,9 +263,11 @@ def test_the_table_of_ablations_is_that_of_the_records() -> None:
         for arm, cells in lines
         for task, cell in zip(tasks[1].split("|"), cells.split("|"), strict=True)
     }
-    found = solved_at(summary_of("ablations"))
+    rows = summary_of("ablations")
+    planned = {(run.task, run.name, run.seed) for run in ABLATIONS.runs}
+    assert {(row["task"], row["method"], int(row["seed"])) for row in rows} == planned
+    found = solved_at(rows)
     assert said == {(task, arm): ", ".join(steps) for (arm, task), steps in found.items()}
-    assert sum(map(len, found.values())) == len(ABLATIONS.runs)
 
 
 def test_what_is_left_of_the_bonus_is_that_of_the_records() -> None:
