@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -101,6 +101,24 @@ class Optimiser:
             self.gradient.mul_(self.max_grad_norm / (norm + 1e-6))
         self.descent.step()
         return norm
+
+    def descend(self, losses: Iterable[tuple[Tensor, Mapping[str, Tensor]]]) -> dict[str, float]:
+        """A step for each loss, which is asked for once the one before has been taken.
+
+        Returns the means of their parts, and of the gradient norms as `losses/gradient_norm`.
+
+        Raises
+        ------
+        NonFiniteLoss : as `step`
+        """
+        sums: dict[str, float] = {}
+        count = 0
+        for loss, parts in losses:
+            stats: dict[str, Tensor | float] = {"losses/gradient_norm": self.step(loss), **parts}
+            for name, value in stats.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+            count += 1
+        return {name: total / count for name, total in sums.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return self.descent.state_dict()

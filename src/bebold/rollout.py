@@ -84,15 +84,15 @@ class Rollout:
                 "all that its `needs` name"
             )
 
-    def of_envs(self, envs: Tensor) -> Rollout:
-        """Of some environments alone; `envs` are their indices, int64 `[N]`."""
+    def of_envs(self, envs: Tensor, names: Iterable[str]) -> Rollout:
+        """Of some environments alone, and with these observations alone; `envs` are indices, int64 `[N]`."""
         entries: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         chosen = {
             name: x.index_select(0 if name == "state" else 1, envs)
             for name, x in entries.items()
             if isinstance(x, Tensor)
         }
-        return replace(self, obs={name: x.index_select(1, envs) for name, x in self.obs.items()}, **chosen)
+        return replace(self, obs={name: self.obs[name].index_select(1, envs) for name in names}, **chosen)
 
     def to(self, device: torch.device | str) -> Rollout:
         """The same on another device."""

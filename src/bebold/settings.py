@@ -297,11 +297,11 @@ def _refuse_pairings(config: TrainConfig) -> None:
 
 def _refuse_sizes(config: TrainConfig) -> None:
     """Rollouts that cannot be shared evenly, or held in memory."""
-    workers = worker_count(config)
-    if config.num_envs % (workers * _parts(config)):
+    workers, minibatches = worker_count(config), config.learning.minibatches
+    if config.num_envs % (workers * minibatches):
         raise UsageError(
             f"num_envs is {config.num_envs}; it must be a multiple of "
-            f"workers x {config.learner}.minibatches = {workers} x {_parts(config)} = {workers * _parts(config)}"
+            f"workers x {config.learner}.minibatches = {workers} x {minibatches} = {workers * minibatches}"
         )
     if config.num_envs * config.unroll * (config.policy_lag + 1) > LARGEST_UPDATE:
         lagging = " x (policy_lag + 1)" if config.policy_lag else ""
@@ -403,7 +403,7 @@ def worker_count(config: TrainConfig, cores: int = 0) -> int:
         return config.workers
     if config.device == "cuda" or (config.device == "auto" and _has_gpu()):
         return 1
-    even = (w for w in range(cores or core_count(), 0, -1) if config.num_envs % (w * _parts(config)) == 0)
+    even = (w for w in range(cores or core_count(), 0, -1) if config.num_envs % (w * config.learning.minibatches) == 0)
     return next(even, 1)
 
 
@@ -415,11 +415,6 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def _parts(config: TrainConfig) -> int:
-    """Into so many batches each worker's environments are split."""
-    return config.learning.minibatches
 
 
 def core_count() -> int:

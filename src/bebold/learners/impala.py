@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,15 +45,10 @@ class IMPALA:
         if self.config.learning_rate_decay == "linear":
             self.optimiser.scale_learning_rate(1 - progress)
         reward = self.reward(rollout, bonus)
-        sums: dict[str, float] = {}
-        rollout = replace(rollout, obs={name: rollout.obs[name] for name in self.policy.needs})
         shares = torch.arange(rollout.num_envs, device=bonus.device).chunk(self.config.minibatches)
-        for envs in shares:
-            loss, parts = self.loss(rollout.of_envs(envs), reward.index_select(1, envs))
-            stats = {"losses/gradient_norm": self.optimiser.step(loss)} | parts
-            for key, value in stats.items():
-                sums[key] = sums.get(key, 0.0) + float(value)
-        return {key: total / len(shares) for key, total in sums.items()}
+        return self.optimiser.descend(
+            self.loss(rollout.of_envs(envs, self.policy.needs), reward.index_select(1, envs)) for envs in shares
+        )
 
     def reward(self, rollout: Rollout, bonus: Tensor) -> Tensor:
         """What is learnt from, `[T, B, H]`: r_e + β r_i, clamped."""

@@ -69,15 +69,8 @@ class PPO:
             self.entropy = (1 - progress) * self.first_entropy
         advantage, target = self.advantages(rollout, bonus)
         advantage = self.centred(advantage, rollout.valid)
-        sums: dict[str, float] = {}
-        batches = 0
-        for envs in self.minibatches(rollout.num_envs):
-            loss, parts = self.loss(rollout, advantage, target, envs)
-            stats = {"losses/gradient_norm": self.optimiser.step(loss)} | parts
-            for key, value in stats.items():
-                sums[key] = sums.get(key, 0.0) + float(value)
-            batches += 1
-        return {key: value / batches for key, value in sums.items()}
+        minibatches = self.minibatches(rollout.num_envs)
+        return self.optimiser.descend(self.loss(rollout, advantage, target, envs) for envs in minibatches)
 
     def advantages(self, rollout: Rollout, bonus: Tensor) -> tuple[Tensor, Tensor]:
         """Advantage summed over the value heads, `[T, B]`, and each head's target, `[T, B, H]`."""
