@@ -6,10 +6,14 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from minigrid.minigrid_env import MiniGridEnv
 
 from bebold.envs import make_envs, make_farama_envs
 from bebold.errors import UsageError
 from bebold.gridworld import UnknownTask
+from bebold.gridworld.explorer import Explorer
+from bebold.gridworld.lockstep import farama_full_grid
+from bebold.gridworld.tasks import find_task, make_farama
 
 TASK = "MiniGrid-Empty-Random-5x5-v0"
 
@@ -43,6 +47,47 @@ def test_ours_and_faramas_are_interchangeable() -> None:
             np.testing.assert_array_equal(mine, faramas)
         results = [(outcome[0], outcome[4]) for outcome in outcomes]
     assert ends > 10
+    theirs.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "share"),
+    [
+        ("KCS3R3", 0.9),
+        ("OM2Dlhb", 0.9),
+        ("MiniGrid-DoorKey-6x6-v0", 0.9),
+        ("MiniGrid-RedBlueDoors-6x6-v0", 0.9),
+        ("MiniGrid-LavaGapS5-v0", 0.9),
+        ("MiniGrid-Dynamic-Obstacles-5x5-v0", 1.0),
+    ],
+)
+def test_a_view_that_is_shown_again_is_the_one_farama_would_make(task: str, share: float, monkeypatch) -> None:
+    num_envs, steps = 4, 200
+    ours = make_envs(task, num_envs)
+    plain = [make_farama(find_task(task)).unwrapped for _ in range(num_envs)]
+    made, generate = [], MiniGridEnv.gen_obs
+    monkeypatch.setattr(MiniGridEnv, "gen_obs", lambda env: made.append(env) or generate(env))
+    theirs = make_farama_envs(task, num_envs, full_grid=True)
+    seeds = list(range(40, 40 + num_envs))
+    ours.reset(seed=seeds)
+    observation, _ = theirs.reset(seed=seeds)
+    views = [env.reset(seed=seed)[0]["image"] for env, seed in zip(plain, seeds, strict=True)]
+    explorer = Explorer(num_envs, np.random.default_rng(1))
+    ended = np.zeros(num_envs, bool)
+    for _ in range(steps):
+        np.testing.assert_array_equal(observation["image"], views)
+        np.testing.assert_array_equal(observation["grid"], [farama_full_grid(env) for env in plain])
+        actions = explorer.act(ours)  # type: ignore[arg-type]
+        observation, *_ = theirs.step(actions)
+        views = [
+            env.reset()[0]["image"] if over else env.step(action)[0]["image"]
+            for env, action, over in zip(plain, actions.tolist(), ended, strict=True)
+        ]
+        _, _, terminated, truncated, _ = ours.step(actions)
+        ended = terminated | truncated
+        explorer.forget(ended)
+    asked = sum(env not in plain for env in made) / (num_envs * (steps + 1))
+    assert asked == share == 1 or 0 < asked < share
     theirs.close()
 
 

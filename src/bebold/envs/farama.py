@@ -14,6 +14,50 @@ from bebold.gridworld.seeds import Seed, seeds_of_envs
 from bebold.gridworld.tasks import Task, make_farama
 
 
+class _Sight:
+    """What one environment shows: Farama's own code makes each view and each full grid, but the same one once.
+
+    A view takes it ten times as long as all the rest of a step, and agents that fail turn and come back. While the
+    world stays as it is, a view follows from the agent's place and direction. A step that leaves both as they were may
+    have changed the cell in front or the load; no other changes anything, unless things move by themselves.
+    """
+
+    def __init__(self, env: Any, *, restless: bool):
+        self.env = env
+        self.restless = restless
+        self._generate = env.gen_obs
+        self._pose: tuple[int, ...] = ()
+        self._contact: tuple[Any, ...] = ()
+        self._views: dict[tuple[int, ...], dict[str, Any]] = {}
+        self._grids: dict[tuple[int, ...], np.ndarray] = {}
+        env.gen_obs = self.view  # what its `reset` and `step` return
+
+    def forget(self) -> None:
+        """The world is another one."""
+        self._views.clear()
+        self._grids.clear()
+
+    def view(self) -> dict[str, Any]:
+        """The environment's observation, as `gen_obs` returns it."""
+        env = self.env
+        pose = (*map(int, env.agent_pos), int(env.agent_dir))
+        contact = tuple(thing and thing.encode() for thing in (env.grid.get(*env.front_pos), env.carrying))
+        if self.restless or (pose == self._pose and contact != self._contact):
+            self.forget()
+        self._pose, self._contact = pose, contact
+        if pose not in self._views:
+            self._views[pose] = self._generate()
+        return self._views[pose]
+
+    def full_grid(self) -> np.ndarray:
+        """The whole grid at the last view, uint8 [W, H, 3]."""
+        from bebold.gridworld.lockstep import farama_full_grid
+
+        if self._pose not in self._grids:
+            self._grids[self._pose] = farama_full_grid(self.env)
+        return self._grids[self._pose]
+
+
 class FaramaVectorEnv(VectorEnv):
     """`num_envs` of Farama's environments, stepped one after the other.
 
@@ -40,6 +84,7 @@ class FaramaVectorEnv(VectorEnv):
         mode = AutoresetMode.NEXT_STEP if autoreset else AutoresetMode.DISABLED
         self.metadata = {"autoreset_mode": mode, "render_modes": ["rgb_array"], "render_fps": 10}
         self.envs = [make_farama(task, render_mode="rgb_array").unwrapped for _ in range(num_envs)]
+        self._sights = [_Sight(env, restless=task.family == "dynamic_obstacles") for env in self.envs]
         self.single_action_space = self.envs[0].action_space
         seen = self.envs[0].observation_space
         observed = {name: seen[name] for name in ("image", "direction")}
@@ -94,6 +139,7 @@ class FaramaVectorEnv(VectorEnv):
             env.close()
 
     def _start(self, i: int, seed: int | None) -> None:
+        self._sights[i].forget()
         self._look(i, self.envs[i].reset(seed=seed)[0])
         self._ended[i] = False
         self._returns[i] = 0.0
@@ -101,9 +147,7 @@ class FaramaVectorEnv(VectorEnv):
     def _look(self, i: int, observation: dict[str, Any]) -> None:
         self._image[i] = observation["image"]
         if self.full_grid:
-            from bebold.gridworld.lockstep import farama_full_grid
-
-            self._grid[i] = farama_full_grid(self.envs[i])
+            self._grid[i] = self._sights[i].full_grid()
 
     def _observe(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         observation = {
