@@ -100,8 +100,8 @@ class CellEmbedding(nn.Module):
 
 def kinds(cells: Tensor) -> Tensor:
     """The joint code of each cell, below `KINDS`: uint8 `[..., 3]` to int32 `[...]`."""
-    codes = cells.int()
-    return (codes[..., 0] * COLOURS + codes[..., 1]) * STATES + codes[..., 2]
+    objects, colours, states = cells.unbind(-1)
+    return (objects.int() * COLOURS + colours) * STATES + states
 
 
 def distinct(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -89,13 +89,14 @@ class GoalActorCritic(Policy):
 
     def features(self, grid: Tensor, goal: Tensor, load: Tensor) -> Tensor:
         """Turn uint8 `[N, W, H, 3]`, int64 `[N]` and uint8 `[N, 3]` into float32 `[N, 256]`."""
-        cells, rows = goal_cells(grid, goal, self.embedding.table())
+        vectors = self.embedding.table()
+        cells, rows = goal_cells(grid, goal, vectors)
         if grid.is_cuda:
             x = self.convolutions(nn.functional.embedding(cells, rows).permute(0, 3, 1, 2))
         else:
             layers = [layer for layer in self.convolutions if isinstance(layer, nn.Conv2d)]
             x = convolve_distinct(cells, rows, layers, None if torch.is_grad_enabled() else self._known_patches())
-        x = torch.cat((x.flatten(1), self.embedding(load)), dim=1)
+        x = torch.cat((x.flatten(1), nn.functional.embedding(kinds(load), vectors)), dim=1)
         for dense_layer in (self.first, self.second):
             x = nn.functional.elu(product(x, dense_layer.weight, dense_layer.bias))
         return x
@@ -124,12 +125,13 @@ def goal_cells(grid: Tensor, goal: Tensor, vectors: Tensor) -> tuple[Tensor, Ten
 class Patches:
     """Numbers the distinct 3×3 patches that a layer looks at, every second place in both directions, by a 64-bit hash.
 
-    Numbers go on across calls. `rows` is for what the layer makes of them, at least as many as there are.
+    Numbers go on across calls. `rows` is what the layer makes of them, float32: zeros for what lies outside of the
+    grid, then a row of each, and room for more.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.rows: Tensor | None = None
+        self.rows = torch.empty(0)
         self._keys = np.empty(0, np.uint64)
         self._numbers = np.full(1, -1, np.int32)
 
@@ -148,6 +150,16 @@ class Patches:
         self.count += len(patches)
         return patches, numbers
 
+    def keep(self, made: Tensor, before: int) -> None:
+        """Enter rows for the patches from `before` on, `[N, D]`: as many as are new, or more, which do not count."""
+        end = 1 + before + len(made)
+        if not before:
+            self.rows = _outside_first(made)
+            return
+        if len(self.rows) < end:
+            self.rows = torch.cat((self.rows, self.rows.new_empty(end, made.shape[1])))
+        self.rows[1 + before : end] = made
+
 
 def convolve_distinct(
     cells: Tensor, rows: Tensor, layers: Sequence[nn.Conv2d], known: Sequence[Patches] | None = None
@@ -165,20 +177,24 @@ def convolve_distinct(
     layers : the first one of D channels, all of padding 1
     known : of each layer what earlier calls with the same rows and weights have multiplied, to be added to
     """
+    rows = _outside_first(rows)
     for layer, patches in zip(layers, known or [Patches() for _ in layers], strict=True):
         before = patches.count
         new, cells = map(torch.from_numpy, patches.number(cells.numpy()))
         if len(new):
             places = new[round_up(torch.arange(len(new)))].view(-1, 1)
-            seen = SumOfRows.apply(places, nn.functional.pad(rows, (0, 0, 1, 0))).view(-1, 9 * rows.shape[1])
+            seen = SumOfRows.apply(places, rows).view(-1, 9 * rows.shape[1])
             weight = layer.weight.permute(0, 2, 3, 1).flatten(1)
             assert layer.bias is not None
-            made = nn.functional.elu(torch.addmm(layer.bias, seen, weight.t()), inplace=True)
-            patches.rows = made if patches.rows is None else torch.cat((patches.rows[:before], made))
-        assert patches.rows is not None
+            patches.keep(nn.functional.elu(torch.addmm(layer.bias, seen, weight.t()), inplace=True), before)
         rows = patches.rows
-    found = SumOfRows.apply(cells.view(-1, 1), rows)
+    found = SumOfRows.apply(1 + cells.view(-1, 1), rows)
     return found.view(*cells.shape, -1).permute(0, 3, 1, 2)
+
+
+def _outside_first(rows: Tensor) -> Tensor:
+    """A row of zeros, then `rows` `[N, D]`."""
+    return nn.functional.pad(rows, (0, 0, 1, 0))
 
 
 @jit
