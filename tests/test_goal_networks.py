@@ -94,7 +94,7 @@ def test_equal_patches_are_multiplied_once(monkeypatch):
 
 
 def test_what_is_kept_while_weights_stay_is_what_would_be_computed(monkeypatch):
-    """Three looks at grids that mostly stay, one of them after it was all forgotten; then with other weights."""
+    """Four looks at grids that mostly stay, the last after it was all forgotten; then with other weights."""
     plain_products(monkeypatch)
     policy, grid = make_policy((9, 7, 3)), random_grids(8, 9, 7)
     image, generator = random_grids(8, 7, 7, seed=1), torch.Generator().manual_seed(3)
@@ -119,6 +119,10 @@ def test_what_is_kept_while_weights_stay_is_what_would_be_computed(monkeypatch):
         grid[:, 4, 3] = grid[:, 2, 2]
         look()
         assert 0 < sum(multiplied) < first
+        with_room = known[0].rows
+        grid[:, 6, 5] = grid[:, 2, 2]
+        look()
+        assert known[0].rows is with_room, "there was room for the new ones"
         assert policy._known is known
         monkeypatch.setattr(goal_networks, "MOST", 10)
         look()

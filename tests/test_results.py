@@ -17,7 +17,7 @@ from bebold.experiments import visitation as exploration
 from bebold.experiments.experiment import REPORTED_SEEDS
 from bebold.experiments.published import TASKS
 from bebold.groups import group
-from bebold.report import Result, find_runs, read_result
+from bebold.report import find_runs, read_result
 from bebold.runs import read_metrics, run_folder
 from bebold.settings import FREE_IN_FOLDERS, differences, resolve
 from bebold.studies import rooms, visitation
@@ -278,20 +278,20 @@ def test_what_is_left_of_the_bonus_is_that_of_the_records() -> None:
     for name, method, numbers in lines:
         task = tasks.get(name, task)
         folders = sorted((ROOT / "results" / "consistency" / task / f"{method}-long").iterdir())
-        runs = [left_of_the_bonus(folder) for folder in folders]
-        *said, mean = ([float(number) for number in column.split(", ")] for column in numbers.split(" | "))
-        assert said == [[float(f"{x:.2g}") for x in column] for column in zip(*(run[1] for run in runs), strict=True)]
-        assert mean == [float(rounded(result.last_return)) for result, _ in runs]
-        found += [(task, f"{method}-long", str(result.config.seed)) for result, _ in runs]
+        *said, means = (column.split(", ") for column in numbers.split(" | "))
+        left = zip(*(left_of_the_bonus(folder) for folder in folders), strict=True)
+        assert [[*map(float, column)] for column in said] == [[float(f"{x:.2g}") for x in column] for column in left]
+        assert means == [rounded(read_result(folder).last_return) for folder in folders]
+        found += [(task, f"{method}-long", folder.name) for folder in folders]
     assert sorted(found) == sorted((row["task"], row["method"], row["seed"]) for row in summary_of("consistency"))
 
 
-def left_of_the_bonus(folder: Path) -> tuple[Result, tuple[float, float, float]]:
+def left_of_the_bonus(folder: Path) -> tuple[float, float, float]:
     """β × mean bonus per step: the largest, the last, and what the last comes to in an episode."""
-    result, metrics = read_result(folder), read_metrics(folder)
+    config, metrics = resolve(read_result(folder).config), read_metrics(folder)
     known = np.isfinite(metrics["intrinsic/reward_mean"])
-    bonus = resolve(result.config).intrinsic.coefficient * metrics["intrinsic/reward_mean"][known]
-    return result, (bonus.max(), bonus[-1], bonus[-1] * metrics["charts/episodic_length"][known][-1])
+    bonus = config.intrinsic.coefficient * metrics["intrinsic/reward_mean"][known]
+    return bonus.max(), bonus[-1], bonus[-1] * metrics["charts/episodic_length"][known][-1]
 
 
 def test_the_corridors_were_visited_evenly_by_bebold() -> None:

@@ -22,7 +22,8 @@ CHANNELS = 32
 LAYERS = 5
 WIDTH = 256
 MOST = 2**16
-"""Patches of a layer that are kept, about: 8 MiB of what was made of them. A rollout on 25 x 25 cells has 16 000."""
+"""Patches of a layer that are kept, about: 8 MiB of what was made of them, and as much room. A rollout on 25 x 25
+cells has 16 000."""
 
 
 class GoalActorCritic(Policy):
@@ -89,14 +90,13 @@ class GoalActorCritic(Policy):
 
     def features(self, grid: Tensor, goal: Tensor, load: Tensor) -> Tensor:
         """Turn uint8 `[N, W, H, 3]`, int64 `[N]` and uint8 `[N, 3]` into float32 `[N, 256]`."""
-        vectors = self.embedding.table()
-        cells, rows = goal_cells(grid, goal, vectors)
+        cells, rows = goal_cells(grid, goal, self.embedding.table())
         if grid.is_cuda:
             x = self.convolutions(nn.functional.embedding(cells, rows).permute(0, 3, 1, 2))
         else:
             layers = [layer for layer in self.convolutions if isinstance(layer, nn.Conv2d)]
             x = convolve_distinct(cells, rows, layers, None if torch.is_grad_enabled() else self._known_patches())
-        x = torch.cat((x.flatten(1), nn.functional.embedding(kinds(load), vectors)), dim=1)
+        x = torch.cat((x.flatten(1), self.embedding(load)), dim=1)
         for dense_layer in (self.first, self.second):
             x = nn.functional.elu(product(x, dense_layer.weight, dense_layer.bias))
         return x
@@ -125,8 +125,8 @@ def goal_cells(grid: Tensor, goal: Tensor, vectors: Tensor) -> tuple[Tensor, Ten
 class Patches:
     """Numbers the distinct 3×3 patches that a layer looks at, every second place in both directions, by a 64-bit hash.
 
-    Numbers go on across calls. `rows` is what the layer makes of them, float32: zeros for what lies outside of the
-    grid, then a row of each, and room for more.
+    Numbers go on across calls. `rows` is what the layer makes of them, float32 `[1 + R, D]`: a row of zeros for what
+    lies outside of the grid, then one of each, and room for more.
     """
 
     def __init__(self) -> None:
@@ -152,10 +152,10 @@ class Patches:
 
     def keep(self, made: Tensor, before: int) -> None:
         """Enter rows for the patches from `before` on, `[N, D]`: as many as are new, or more, which do not count."""
-        end = 1 + before + len(made)
         if not before:
             self.rows = _outside_first(made)
             return
+        end = 1 + before + len(made)
         if len(self.rows) < end:
             self.rows = torch.cat((self.rows, self.rows.new_empty(end, made.shape[1])))
         self.rows[1 + before : end] = made

@@ -15,36 +15,35 @@ from bebold.gridworld.tasks import Task, make_farama
 
 
 class _Sight:
-    """What one environment shows: Farama's own code makes each view and each full grid, but the same one once.
+    """What one environment shows: each view and each full grid that Farama's code makes is kept while the level stays
+    as it is.
 
-    A view takes it ten times as long as all the rest of a step, and agents that fail turn and come back. While the
-    world stays as it is, a view follows from the agent's place and direction. A step that leaves both as they were may
-    have changed the cell in front or the load; no other changes anything, unless things move by themselves.
+    Views are most of Farama's time, and agents that fail turn and come back. What is seen follows from the level and
+    the agent's place, direction and load. To pick up, to drop and to toggle change the cell in front, and leave the
+    agent where it was; no other action changes anything but its place and direction.
     """
 
     def __init__(self, env: Any, *, restless: bool):
         self.env = env
-        self.restless = restless
+        self.restless = restless  # things move by themselves
         self._generate = env.gen_obs
         self._pose: tuple[int, ...] = ()
-        self._contact: tuple[Any, ...] = ()
+        self._front: Any = None
         self._views: dict[tuple[int, ...], dict[str, Any]] = {}
         self._grids: dict[tuple[int, ...], np.ndarray] = {}
         env.gen_obs = self.view  # what its `reset` and `step` return
-
-    def forget(self) -> None:
-        """The world is another one."""
-        self._views.clear()
-        self._grids.clear()
 
     def view(self) -> dict[str, Any]:
         """The environment's observation, as `gen_obs` returns it."""
         env = self.env
         pose = (*map(int, env.agent_pos), int(env.agent_dir))
-        contact = tuple(thing and thing.encode() for thing in (env.grid.get(*env.front_pos), env.carrying))
-        if self.restless or (pose == self._pose and contact != self._contact):
-            self.forget()
-        self._pose, self._contact = pose, contact
+        thing = env.grid.get(*env.front_pos)
+        front = thing and thing.encode()
+        changed = pose == self._pose and front != self._front
+        if self.restless or changed or not env.step_count:
+            self._views.clear()
+            self._grids.clear()
+        self._pose, self._front = pose, front
         if pose not in self._views:
             self._views[pose] = self._generate()
         return self._views[pose]
@@ -139,7 +138,6 @@ class FaramaVectorEnv(VectorEnv):
             env.close()
 
     def _start(self, i: int, seed: int | None) -> None:
-        self._sights[i].forget()
         self._look(i, self.envs[i].reset(seed=seed)[0])
         self._ended[i] = False
         self._returns[i] = 0.0
