@@ -74,6 +74,12 @@ def test_faramas_environments_side_by_side_show_what_each_would_alone(task: str)
     views = [env.reset(seed=seed)[0]["image"] for env, seed in zip(alone, seeds, strict=True)]
     explorer = Explorer(num_envs, np.random.default_rng(1))
     ended = np.zeros(num_envs, bool)
+
+    def compare(observation: dict[str, np.ndarray], views: list[np.ndarray]) -> None:
+        np.testing.assert_array_equal(observation["image"], views)
+        np.testing.assert_array_equal(observation["grid"], [farama_full_grid(env) for env in alone])
+
+    compare(observation, views)
     for _ in range(steps):
         actions = explorer.act(ours)  # type: ignore[arg-type]
         observation, *_ = theirs.step(actions)
@@ -81,8 +87,7 @@ def test_faramas_environments_side_by_side_show_what_each_would_alone(task: str)
             env.reset()[0]["image"] if over else env.step(action)[0]["image"]
             for env, action, over in zip(alone, actions.tolist(), ended, strict=True)
         ]
-        np.testing.assert_array_equal(observation["image"], views)
-        np.testing.assert_array_equal(observation["grid"], [farama_full_grid(env) for env in alone])
+        compare(observation, views)
         _, _, terminated, truncated, _ = ours.step(actions)
         ended = terminated | truncated
         explorer.forget(ended)
